@@ -1,0 +1,66 @@
+"""Every fixed bound, in one place. Seconds, bytes, characters or counts, as each name says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TURN_RETRIES: Final = 2
+"""Re-asks for a turn that did not parse or was cut by the token limit."""
+CALLS_KEPT: Final = 8
+"""Calls kept of one turn; the rest are dropped with a note."""
+THOUGHT_CHARS: Final = 600
+REPEAT_NOTICE: Final = 3
+"""Times one canonical call is made before the model is told."""
+REPEAT_STOP: Final = 5
+"""Times one canonical call is made before the agent is stopped by name."""
+HARD_LIMIT_HITS: Final = 2
+"""Times a context may have no room left before its agent is killed."""
+ROOM_FLOOR_TOKENS: Final = 64
+"""The least room a cut turn needs."""
+APPEND_TRIES: Final = 3
+STOP_CONTINUES: Final = 5
+ROUTING_TOKENS: Final = 8
+BYTES_PER_TOKEN: Final = 3
+"""How many bytes of a result one token of room takes, when it is fitted."""
+
+BASH_TIMEOUT_S: Final = 120
+BASH_TIMEOUT_MAX_S: Final = 600
+KILL_GRACE_S: Final = 2.0
+"""From TERM to KILL."""
+CANCEL_POLL_S: Final = 0.1
+JOB_WAIT_SLACK_S: Final = 10.0
+"""Waiting at a final: the latest job's timeout and this."""
+JOB_POLL_S: Final = 1.0
+BASH_CAPTURE_BYTES: Final = 1024 * 1024
+"""Kept in memory of each stream of a command: half its head, half its tail; the rest goes to the spool only."""
+SPOOL_BYTES: Final = 64 * 1024 * 1024
+"""The most of one result that the spool keeps."""
+
+COMMAND_DRAIN_S: Final = 0.5
+"""How long a command that ended is still read from, when a child of it holds its output open."""
+
+READ_LINES: Final = 200
+READ_LINE_CHARS: Final = 2000
+READ_PAGE_BYTES: Final = 1024 * 1024
+"""The most text of one read; it ends at a whole line and says where to go on."""
+EDIT_FILE_BYTES: Final = 64 * 1024 * 1024
+"""The largest file that is edited, or compared when it is replaced."""
+GREP_MATCHES: Final = 200
+GREP_LINE_CHARS: Final = 400
+GREP_FILE_BYTES: Final = 8 * 1024 * 1024
+GREP_SECONDS: Final = 30.0
+GLOB_PATHS: Final = 1000
+WALK_FILES: Final = 200_000
+"""Files a walk outside a repository looks at before it stops and says so."""
+
+HOOK_TIMEOUT_S: Final = 600.0
+HOOK_TIMEOUT_SHORT_S: Final = 30.0
+"""For UserPromptSubmit and SessionEnd."""
+CONTROL_TIMEOUT_S: Final = 30.0
+"""Pool handshake and control requests."""
+FRAME_GAP_S: Final = 600.0
+"""Between two frames of a generation."""
+AUTOSTART_POLL_S: Final = 0.5
+GIT_TIMEOUT_S: Final = 30.0
+GIT_REMOTE_TIMEOUT_S: Final = 10.0
+CAS_RETRIES: Final = 3

@@ -1,0 +1,162 @@
+"""What a tool is: a name, a description, an input model and one coroutine that gives text or raises.
+
+A tool raises ToolError for what the model should be told (`error: …`) and Refusal for what must not be done
+(`refused: …`); neither ends the loop. Anything else that escapes is a fault of ours and is logged as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from aerix_server.config.settings import Settings
+from aerix_server.protocol.events import Check, JobEvent
+
+
+class ToolError(Exception):
+    """The call could not be done; the model reads `error: <message>`."""
+
+
+class Refusal(Exception):
+    """The call must not be done; the model reads `refused: <message>`."""
+
+
+class ToolInput(BaseModel):
+    """Wrong types and unknown fields are errors the model reads; a field's docstring is its description."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a call gave. `text` is whole: capping it is the runtime's. `whole` is a file that already holds all of it,
+    when that is longer than `text` (bash keeps a flood on disk); `checks` are commands that ran to their end."""
+
+    text: str
+    touched: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    whole: Path | None = None
+    event_fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+class PlanPort(Protocol):
+    """The agent's plan. `write` waits for the user where the plan is gated and gives the text that stands; it raises
+    Refusal when the user aborted."""
+
+    async def read(self) -> str: ...
+    async def write(self, text: str) -> str: ...
+
+
+class ContextPort(Protocol):
+    """The agent's context, for the context tool; each op's answer is the text the model reads."""
+
+    async def status(self) -> str: ...
+    async def drop(self, ids: list[str]) -> str: ...
+    async def summarize(self, ids: list[str], text: str) -> str: ...
+    async def pin(self, ids: list[str], pinned: bool) -> str: ...
+    async def note(self, text: str) -> str: ...
+
+
+class Leftover(Protocol):
+    """Processes that outlived the command that started them."""
+
+    def end(self) -> None:
+        """Ask for their end (TERM, then KILL); returns at once."""
+        ...
+
+    def gone(self) -> bool:
+        """True when nothing of them is left to wait for."""
+        ...
+
+    def unended(self) -> list[str]:
+        """What could not be ended, each as `pid N (name)`; to be asked once they are gone."""
+        ...
+
+
+class JobsPort(Protocol):
+    """Background commands of one agent; an implementation is `tools.jobs.Jobs`."""
+
+    async def start(self, command: str, timeout_s: float) -> str:
+        """Start it and give its id (j1, j2, …). Raises ToolError when it cannot be started."""
+        ...
+
+    def keep(self, leftover: Leftover) -> None:
+        """Hold what a foreground command left running, so that it ends with the agent."""
+        ...
+
+
+@dataclass
+class Views:
+    """What the agent has seen of each file: path → content hash, for the stale-read guard. One per agent."""
+
+    seen: dict[Path, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """Everything a call may use. One per agent; `cancelled` is set when its work must end (checked every 100 ms)."""
+
+    cwd: Path
+    settings: Settings
+    cancelled: asyncio.Event
+    views: Views
+    spool_dir: Path
+    emit_job: Callable[[JobEvent], None]
+    plan: PlanPort
+    context: ContextPort
+    jobs: JobsPort
+    cache: dict[str, Any]
+    """Of one request: repo_map keeps its text here."""
+    overlay: Callable[[Path], str | None] = lambda _path: None
+    """The unsaved text of an open editor buffer, or None."""
+    skills: Mapping[str, str] = field(default_factory=dict)
+    """Name → text of the skills that are installed."""
+
+
+Input = TypeVar("Input", bound=ToolInput)
+
+
+class Tool(Generic[Input]):
+    """One tool. A subclass sets the three class fields and `run`; it keeps no state."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    """What the model reads: what it does, its limits, one line where that is enough."""
+    input_model: type[Input]
+
+    async def run(self, call: Input, ctx: ToolContext) -> Output:
+        """Raises ToolError and Refusal."""
+        raise NotImplementedError
+
+    def schema(self) -> dict[str, Any]:
+        """The input's JSON Schema for the turn grammar: no titles, no defaults, no descriptions, nothing additional."""
+        return slim_schema(self.input_model.model_json_schema())
+
+
+def slim_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """A pydantic schema without what a grammar has no use for. `$defs` are not expected in a tool's input.
+
+    A field that may be null becomes its other type: leaving it out says the same, and costs the model less.
+    """
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        return slim_schema(choices[0])
+    return {key: _slim(key, value) for key, value in schema.items() if key not in _UNUSED}
+
+
+_UNUSED = frozenset({"title", "description", "default"})
+
+
+def _slim(key: str, value: Any) -> Any:
+    if key == "properties":
+        return {name: slim_schema(inner) for name, inner in value.items()}
+    if isinstance(value, dict):
+        return slim_schema(value)
+    if isinstance(value, list):
+        return [slim_schema(item) if isinstance(item, dict) else item for item in value]
+    return value

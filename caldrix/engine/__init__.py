@@ -1,0 +1,1 @@
+"""The engine: one thread per member, no sockets, no event loop."""

@@ -1,0 +1,246 @@
+"""One generation as a generator: resume → fill → choose → yield, until its end. Each yield is a point to cancel at."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from llguidance import LLMatcher
+
+from caldrix.engine.backend import Logits, Vocabulary
+from caldrix.engine.constrain import Mask, check
+from caldrix.engine.jobs import Finished, Item, Job, Prefill, TextDelta
+from caldrix.engine.oneof import decide, score_options
+from caldrix.engine.rows import Rows
+from caldrix.engine.sample import Row, choose, log_softmax, penalise
+from caldrix.protocol.messages import Choice, Finish, OneOf, TokenLogprob, TopLogprob, Usage
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job with what was compiled for it: a matcher, or the ids of OneOf's options, or neither."""
+
+    job: Job
+    matcher: LLMatcher | None = None
+    options: list[list[int]] | None = None
+
+
+@dataclass
+class _Output:
+    """What came out so far."""
+
+    ids: list[int] = field(default_factory=list)
+    forced: int = 0
+    text: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    choice: Choice | None = None
+    finish: Finish = "length"
+
+
+class _Speaker:
+    """Turns token bytes into whole characters: a tail that is no character yet waits for the next token."""
+
+    def __init__(self, output: _Output, vocabulary: Vocabulary) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._output = output
+        self._pieces = vocabulary.pieces
+        self._tokens = 0
+        self._forced = 0
+
+    def say(self, tokens: Sequence[int], forced: int, *, last: bool = False) -> Iterator[TextDelta]:
+        text = self._decoder.decode(b"".join(self._pieces[token] for token in tokens), last)
+        self._tokens += len(tokens)
+        self._forced += forced
+        if text or (last and self._tokens):
+            yield TextDelta(text, self._tokens, self._forced)
+            self._output.text.append(text)
+            self._tokens = self._forced = 0
+
+
+class _Cancelled(Exception):
+    """The job was cancelled while its prompt was computed."""
+
+
+def generate(prepared: Prepared, rows: Rows, vocabulary: Vocabulary) -> Iterator[Item]:
+    """Yields Prefill and TextDelta items and one Finished.
+
+    Raises Refused when the constraint breaks on its way, EngineFailed when the engine does.
+    """
+    job = prepared.job
+    output = _Output()
+    started = time.monotonic()
+    resumed = rows.resume(job.ids)
+    filled = started
+    try:
+        yield Prefill(resumed, len(job.ids), resumed)
+        first = yield from _fill(job, rows, resumed)
+        filled = time.monotonic()
+        if prepared.options is not None:
+            yield from _choose_option(prepared, first, rows, vocabulary, output)
+        else:
+            yield from _decode(prepared, first, rows, vocabulary, output)
+    except _Cancelled:
+        output.finish = "cancelled"
+    ended = time.monotonic()
+    filled = filled if filled > started else ended
+    yield Finished(
+        finish=output.finish,
+        text="".join(output.text),
+        ids=tuple(output.ids),
+        usage=Usage(
+            prompt_tokens=len(job.ids),
+            recomputed_from=resumed,
+            completion_tokens=len(output.ids),
+            forced_tokens=output.forced,
+            drafted_tokens=0,
+            accepted_tokens=0,
+        ),
+        queued_ms=_ms(started - job.submitted),
+        prefill_ms=_ms(filled - started),
+        decode_ms=_ms(ended - filled),
+        choice=output.choice,
+        logprobs=output.logprobs if job.logprobs is not None else None,
+    )
+
+
+def _fill(job: Job, rows: Rows, resumed: int) -> Generator[Item, None, Row]:
+    """Compute the prompt's rows pass by pass; gives the logits after the last one."""
+    for done, logits in rows.fill(job.ids):
+        yield Prefill(done, len(job.ids), resumed)
+        if job.cancelled:
+            raise _Cancelled
+        if logits is not None:
+            return _last(logits)
+    raise AssertionError("a prompt has a row to compute at least")
+
+
+def _choose_option(
+    prepared: Prepared, first: Row, rows: Rows, vocabulary: Vocabulary, output: _Output
+) -> Iterator[TextDelta]:
+    job, options = prepared.job, prepared.options
+    assert options is not None and isinstance(job.constraint, OneOf)
+    scores = score_options(first, options, rows.branches)
+    output.choice = decide(job.constraint.options, scores, job.sampling, np.random.default_rng(job.sampling.seed))
+    output.ids = options[job.constraint.options.index(output.choice.option)]
+    output.finish = "stop"
+    if job.logprobs is not None:
+        lines = [first, *(rows.branches([output.ids[:-1]])[0] if len(output.ids) > 1 else [])]
+        output.logprobs = [
+            _token_logprob(row, token, job.logprobs, vocabulary, forced=False)
+            for row, token in zip(lines, output.ids, strict=True)
+        ]
+    yield from _Speaker(output, vocabulary).say(output.ids, 0, last=True)
+
+
+def _decode(prepared: Prepared, row: Row, rows: Rows, vocabulary: Vocabulary, output: _Output) -> Iterator[TextDelta]:
+    """Token by token; what the constraint forces after a token is computed in one pass with it."""
+    job = prepared.job
+    picker = _Picker(prepared, vocabulary)
+    speaker = _Speaker(output, vocabulary)
+    pending = picker.forced(job.max_new_tokens)
+    forced = len(pending)
+    while True:
+        output.ids += pending
+        output.forced += forced
+        if picker.complete or len(output.ids) >= job.max_new_tokens:
+            output.finish = "stop" if picker.complete else "length"
+            break
+        if pending:
+            yield from speaker.say(pending, forced)
+            row = _compute(job, pending, forced, row, rows, vocabulary, output)
+            pending = []
+        if job.cancelled:
+            output.finish = "cancelled"
+            break
+        token = picker.pick(row, output.ids)
+        if token in vocabulary.end_of_generation:
+            output.finish = "stop"
+            break
+        following = picker.forced(job.max_new_tokens - len(output.ids) - 1)
+        pending, forced = [token, *following], len(following)
+    if pending and job.logprobs is not None:
+        _compute(job, pending, forced, row, rows, vocabulary, output)
+    yield from speaker.say(pending, forced if pending else 0, last=True)
+
+
+def _compute(
+    job: Job, tokens: list[int], forced: int, before: Row, rows: Rows, vocabulary: Vocabulary, output: _Output
+) -> Row:
+    """Rows for `tokens`; with log-probabilities asked, every row's logits are kept to tell the tokens'."""
+    if job.logprobs is None:
+        return _last(rows.extend(tokens, "last"))
+    logits: Logits = rows.extend(tokens, "all")
+    lines = [before, *logits[:-1]]
+    free = len(tokens) - forced
+    output.logprobs += [
+        _token_logprob(line, token, job.logprobs, vocabulary, forced=place >= free)
+        for place, (line, token) in enumerate(zip(lines, tokens, strict=True))
+    ]
+    return _last(logits)
+
+
+class _Picker:
+    """Chooses tokens under the job's constraint and sampling."""
+
+    def __init__(self, prepared: Prepared, vocabulary: Vocabulary) -> None:
+        self._matcher = prepared.matcher
+        self._sampling = prepared.job.sampling
+        self._mask = Mask(len(vocabulary.pieces))
+        self._random = np.random.default_rng(self._sampling.seed)
+        # Control tokens would come back as text that no segment may hold as such; only an end of turn is let through.
+        self._never = np.fromiter(vocabulary.control - vocabulary.end_of_generation, dtype=np.int64)
+
+    @property
+    def complete(self) -> bool:
+        """The constraint allows nothing more."""
+        return self._matcher is not None and self._matcher.is_stopped()
+
+    def forced(self, room: int) -> list[int]:
+        """Tokens that the constraint leaves no choice about, at most `room`; the matcher has consumed them."""
+        if self._matcher is None or room <= 0 or self.complete:
+            return []
+        tokens = [int(token) for token in self._matcher.compute_ff_tokens()][:room]
+        if tokens:
+            self._matcher.consume_tokens(tokens)
+            check(self._matcher)
+        return tokens
+
+    def pick(self, row: Row, so_far: Sequence[int]) -> int:
+        scores = penalise(row, so_far, self._sampling.repeat_penalty).copy()
+        if self._matcher is None:
+            scores[self._never] = -np.inf
+        else:
+            scores[~self._mask.allowed(self._matcher)] = -np.inf
+        token = choose(scores, self._sampling, self._random)
+        if self._matcher is not None:
+            self._matcher.consume_token(token)
+            check(self._matcher)
+        return token
+
+
+def _token_logprob(row: Row, token: int, top: int, vocabulary: Vocabulary, *, forced: bool) -> TokenLogprob:
+    logs = log_softmax(row)
+    best = np.argsort(-logs, kind="stable")[:top].tolist()
+    return TokenLogprob(
+        token=token,
+        text=_text(vocabulary, token),
+        logprob=float(logs[token]),
+        forced=forced,
+        top=[TopLogprob(token=other, text=_text(vocabulary, other), logprob=float(logs[other])) for other in best],
+    )
+
+
+def _text(vocabulary: Vocabulary, token: int) -> str:
+    return vocabulary.pieces[token].decode("utf-8", "replace")
+
+
+def _last(logits: Logits) -> Row:
+    row: Row = logits[-1]
+    return row
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,333 @@
+"""The backend over llama.cpp, by the low-level API of llama-cpp-python. The only file that imports it.
+
+One unified cache holds the live sequence (id 0) and, for a moment, the branches of a OneOf (ids 1…). Flash attention is
+off: without it logits do not depend on how a prompt was cut into passes. Sliding-window models keep all their rows
+(`swa_full`), so that cutting a sequence is right for them too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+# OpenMP threads that spin at barriers starve when other programs use the cores; read when the library loads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import llama_cpp
+import numpy as np
+from llguidance import LLTokenizer
+from llguidance.llamacpp import lltokenizer_from_vocab
+
+from caldrix.engine.backend import MIN_PASS_ROWS, EngineFailed, Logits, ModelFacts, Vocabulary
+from caldrix.models.fit import MICRO_BATCH_ROWS, Shape, footprint
+
+log = logging.getLogger(__name__)
+
+LIVE: Final = 0
+MAX_BRANCHES: Final = 31
+BATCH_ROWS: Final = 512
+BRANCH_CELLS: Final = 512
+"""Cells beyond the window, for the branches of a OneOf."""
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """`window` in tokens, None: the model's own. `repack` allows kernels that rearrange the weights."""
+
+    threads: int
+    window: int
+    repack: bool = True
+
+
+_LEVELS: Final = {3: logging.INFO, 4: logging.ERROR}
+"""ggml's WARN and ERROR; its warnings are about odd models, not about our use."""
+
+
+def _on_log(level: int, text: bytes, _data: object) -> None:
+    line = text.decode("utf-8", "replace").rstrip()
+    if level in _LEVELS and line:
+        log.log(_LEVELS[level], "llama.cpp: %s", line)
+
+
+_LOG_CALLBACK: Final = llama_cpp.llama_log_callback(_on_log)
+
+
+class LlamaModel:
+    """The weights: read once, to learn the model's shape before its context is sized. Close it, or hand it on."""
+
+    def __init__(self, path: Path, *, repack: bool = True) -> None:
+        llama_cpp.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = -1
+        params.use_extra_bufts = repack
+        self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+        if not self.handle:
+            raise EngineFailed(f"llama.cpp cannot load {path}: see the pool's log for its reason")
+        self.vocab = llama_cpp.llama_model_get_vocab(self.handle)
+        self.shape = self._shape()
+
+    def meta(self, key: str) -> str | None:
+        buffer = ctypes.create_string_buffer(1 << 16)
+        length = llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if length >= 0 else None
+
+    def template(self) -> str | None:
+        text = llama_cpp.llama_model_chat_template(self.handle, None)
+        return text.decode("utf-8") if text else None
+
+    def close(self) -> None:
+        llama_cpp.llama_model_free(self.handle)
+
+    def _shape(self) -> Shape:
+        architecture = self.meta("general.architecture") or "unknown"
+        width = llama_cpp.llama_model_n_embd(self.handle)
+        heads = max(1, llama_cpp.llama_model_n_head(self.handle))
+        head = width // heads
+
+        def number(key: str) -> int:
+            return int(self.meta(f"{architecture}.attention.{key}") or head)
+
+        return Shape(
+            weights_bytes=int(llama_cpp.llama_model_size(self.handle)),
+            layers=llama_cpp.llama_model_n_layer(self.handle),
+            heads=heads,
+            kv_heads=llama_cpp.llama_model_n_head_kv(self.handle),
+            key_width=number("key_length"),
+            value_width=number("value_length"),
+            width=width,
+            vocabulary=llama_cpp.llama_vocab_n_tokens(self.vocab),
+            trained_window=llama_cpp.llama_model_n_ctx_train(self.handle),
+        )
+
+
+class LlamaBackend:
+    """A model with its context. One thread at a time, except for `tokenize`. Closing it frees both."""
+
+    def __init__(self, model: LlamaModel, name: str, options: OpenOptions, notes: tuple[str, ...] = ()) -> None:
+        self._model = model
+        self._cells = options.window + BRANCH_CELLS
+        self._context = _open_context(model, options, self._cells)
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._batch = llama_cpp.llama_batch_init(BATCH_ROWS, 0, 1)
+        self.vocabulary = read_vocabulary(model.vocab)
+        self.facts = ModelFacts(
+            name=name,
+            lane=_lane(),
+            threads=options.threads,
+            window=options.window,
+            footprint_bytes=footprint(model.shape, self._cells),
+            template=model.template(),
+            notes=notes,
+        )
+
+    def tokenize(self, text: str) -> list[int]:
+        data = text.encode("utf-8", "replace")
+        size = len(data) + 8
+        while True:
+            buffer = (llama_cpp.llama_token * size)()
+            count = llama_cpp.llama_tokenize(self._model.vocab, data, len(data), buffer, size, False, False)
+            if count >= 0:
+                return list(buffer[:count])
+            size = -count
+
+    def matcher_tokenizer(self) -> LLTokenizer:
+        return lltokenizer_from_vocab(self._model.vocab, eos_token=sorted(self.vocabulary.end_of_generation))
+
+    def eval(self, tokens: Sequence[int], start: int, want: Literal["none", "last", "all"]) -> Logits:
+        kept: list[Logits] = []
+        for offset in range(0, len(tokens), BATCH_ROWS):
+            part = tokens[offset : offset + BATCH_ROWS]
+            final = offset + len(part) == len(tokens)
+            outputs = [want == "all" or (want == "last" and final and row == len(part) - 1) for row in range(len(part))]
+            positions = range(start + offset, start + offset + len(part))
+            kept.append(self._decode(part, positions, [LIVE] * len(part), outputs))
+        return np.concatenate(kept) if kept else np.empty((0, len(self.vocabulary.pieces)), np.float32)
+
+    def branches(self, branches: Sequence[Sequence[int]], start: int) -> list[Logits]:
+        results: list[Logits] = []
+        for group in _groups(branches):
+            padded = group + [group[0]] * _padding(group)
+            try:
+                results += self._branch_group(padded, start)[: len(group)]
+            finally:
+                for sequence in range(1, len(padded) + 1):
+                    llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        return results
+
+    def keep(self, rows: int) -> bool:
+        cut = llama_cpp.llama_memory_seq_rm(self._memory, LIVE, rows, -1)
+        # A model that forgets (recurrent, or a sliding window) may answer true and yet lack the rows before.
+        return bool(cut) and self._bounds() == (0, rows - 1)
+
+    def clear(self) -> None:
+        llama_cpp.llama_memory_clear(self._memory, False)
+
+    def save(self) -> bytes:
+        size = llama_cpp.llama_state_seq_get_size(self._context, LIVE)
+        buffer = (ctypes.c_uint8 * size)()
+        written = llama_cpp.llama_state_seq_get_data(self._context, buffer, size, LIVE)
+        return bytes(memoryview(buffer)[:written])
+
+    def load(self, snapshot: bytes) -> None:
+        self.clear()
+        buffer = (ctypes.c_uint8 * len(snapshot)).from_buffer_copy(snapshot)
+        if not llama_cpp.llama_state_seq_set_data(self._context, buffer, len(snapshot), LIVE):
+            self.clear()
+            raise EngineFailed(f"a stored prefix of {len(snapshot)} bytes could not be loaded")
+
+    def close(self) -> None:
+        llama_cpp.llama_batch_free(self._batch)
+        llama_cpp.llama_free(self._context)
+        self._model.close()
+
+    def _bounds(self) -> tuple[int, int]:
+        return (
+            llama_cpp.llama_memory_seq_pos_min(self._memory, LIVE),
+            llama_cpp.llama_memory_seq_pos_max(self._memory, LIVE),
+        )
+
+    def _branch_group(self, group: Sequence[Sequence[int]], start: int) -> list[Logits]:
+        tokens: list[int] = []
+        positions: list[int] = []
+        sequences: list[int] = []
+        for number, branch in enumerate(group, start=1):
+            llama_cpp.llama_memory_seq_cp(self._memory, LIVE, number, -1, -1)
+            tokens += branch
+            positions += range(start, start + len(branch))
+            sequences += [number] * len(branch)
+        rows = self._decode(tokens, positions, sequences, [True] * len(tokens))
+        ends = np.cumsum([len(branch) for branch in group])[:-1]
+        return np.split(rows, ends)
+
+    def _decode(
+        self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[int], outputs: Sequence[bool]
+    ) -> Logits:
+        """One pass; the logits of the rows marked in `outputs`, in order."""
+        batch = self._batch
+        count = len(tokens)
+        batch.n_tokens = count
+        np.ctypeslib.as_array(batch.token, (count,))[:] = tokens
+        np.ctypeslib.as_array(batch.pos, (count,))[:] = positions
+        np.ctypeslib.as_array(batch.n_seq_id, (count,))[:] = 1
+        np.ctypeslib.as_array(batch.logits, (count,))[:] = outputs
+        for row, sequence in enumerate(sequences):
+            batch.seq_id[row][0] = sequence
+        code = llama_cpp.llama_decode(self._context, batch)
+        if code:
+            reason = "no room in the cache" if code == 1 else f"llama.cpp answered {code}"
+            raise EngineFailed(f"a pass of {count} rows at position {positions[0]} failed: {reason}")
+        width = len(self.vocabulary.pieces)
+        wanted = [row for row, output in enumerate(outputs) if output]
+        logits = np.empty((len(wanted), width), np.float32)
+        for place, row in enumerate(wanted):
+            logits[place] = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, row), (width,))
+        return logits
+
+
+def _open_context(model: LlamaModel, options: OpenOptions, cells: int) -> Any:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = cells
+    params.n_batch = BATCH_ROWS
+    params.n_ubatch = MICRO_BATCH_ROWS
+    params.n_seq_max = 1 + MAX_BRANCHES
+    params.n_threads = options.threads
+    params.n_threads_batch = options.threads
+    params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    params.swa_full = True
+    params.kv_unified = True
+    params.no_perf = True
+    context = llama_cpp.llama_init_from_model(model.handle, params)
+    if not context:
+        raise EngineFailed(f"llama.cpp cannot open a context of {cells} cells: see the pool's log for its reason")
+    return context
+
+
+def _groups(branches: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
+    """Branches that fit one pass together: by sequence ids, batch rows and spare cells."""
+    group: list[Sequence[int]] = []
+    rows = 0
+    for branch in branches:
+        if group and (len(group) == MAX_BRANCHES or rows + len(branch) > BRANCH_CELLS):
+            yield group
+            group, rows = [], 0
+        group.append(branch)
+        rows += len(branch)
+    if group:
+        yield group
+
+
+def _padding(group: Sequence[Sequence[int]]) -> int:
+    """Copies of the first branch that bring a group to MIN_PASS_ROWS, so that scores do not depend on its company."""
+    missing = MIN_PASS_ROWS - sum(len(branch) for branch in group)
+    return min(max(0, -(-missing // len(group[0]))), MAX_BRANCHES - len(group))
+
+
+def _lane() -> str:
+    return "gpu" if llama_cpp.llama_supports_gpu_offload() else "cpu"
+
+
+@contextmanager
+def opened(path: Path, options: OpenOptions) -> Iterator[LlamaBackend]:
+    """A backend for a moment, as the probe needs it."""
+    backend = LlamaBackend(LlamaModel(path, repack=options.repack), path.stem, options)
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def read_vocabulary(vocab: Any) -> Vocabulary:
+    """Every token's bytes and kind. Takes a fraction of a second for 150,000 tokens."""
+    count = llama_cpp.llama_vocab_n_tokens(vocab)
+    attributes = [llama_cpp.llama_vocab_get_attr(vocab, token) for token in range(count)]
+    buffer = ctypes.create_string_buffer(1024)
+    pieces = tuple(_piece(vocab, token, buffer) for token in range(count))
+
+    def with_attribute(mask: int) -> frozenset[int]:
+        return frozenset(token for token, attribute in enumerate(attributes) if attribute & mask)
+
+    control = with_attribute(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN)
+    user_defined = with_attribute(llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED)
+    bos = llama_cpp.llama_vocab_bos(vocab)
+    eos = llama_cpp.llama_vocab_eos(vocab)
+    return Vocabulary(
+        pieces=pieces,
+        markup=_markup(pieces, control, user_defined),
+        user_defined=user_defined,
+        control=control,
+        end_of_generation=frozenset(t for t in range(count) if llama_cpp.llama_vocab_is_eog(vocab, t)),
+        strip_left=with_attribute(llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
+        strip_right=with_attribute(llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
+        bos=bos if bos >= 0 else None,
+        bos_text=pieces[bos].decode("utf-8", "replace") if bos >= 0 else "",
+        eos_text=pieces[eos].decode("utf-8", "replace") if eos >= 0 else "",
+        add_bos=bool(llama_cpp.llama_vocab_get_add_bos(vocab)),
+    )
+
+
+def _piece(vocab: Any, token: int, buffer: Any) -> bytes:
+    length = llama_cpp.llama_token_to_piece(vocab, token, buffer, len(buffer), 0, True)
+    if length < 0:
+        larger = ctypes.create_string_buffer(-length)
+        length = llama_cpp.llama_token_to_piece(vocab, token, larger, -length, 0, True)
+        return larger.raw[:length]
+    data: bytes = buffer.raw[:length]
+    return data
+
+
+def _markup(pieces: Sequence[bytes], control: frozenset[int], user_defined: frozenset[int]) -> dict[str, int]:
+    """Texts that must not turn into tokens when a segment holds them: every control token, and user-defined tokens
+    that look like markup. Some vocabularies also have user-defined runs of blanks; those are ordinary text."""
+    texts: dict[str, int] = {}
+    for token in sorted(control | user_defined):
+        text = pieces[token].decode("utf-8", "replace")
+        if len(text) > 1 and (token in control or text[0] in "<["):
+            texts[text] = token
+    return texts

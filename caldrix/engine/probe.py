@@ -1,0 +1,119 @@
+"""The precheck: a child process that really decodes a few tokens with the settings to be used.
+
+An illegal instruction or an abort in native code kills the child, not the pool. Where a model dies with repacked
+kernels it is tried once more without them, and says so. A verdict is remembered by file and by build of the library.
+Run as a program it is that child: `python -m caldrix.engine.probe PATH THREADS REPACK`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_cache_path
+
+from caldrix.protocol.errors import Refused
+
+PROBE_TIMEOUT_S: Final = 300
+PROBE_WINDOW: Final = 512
+PROBE_TEXT: Final = "A quick check that this processor runs the model: one, two, three, four, five, six, seven, eight."
+REBUILD_HINT: Final = "rebuild llama-cpp-python for this processor without AMX (./run does) for full speed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the model can be opened; `notes` say what was lost."""
+
+    repack: bool
+    notes: tuple[str, ...] = ()
+
+
+def probe(path: Path, threads: int) -> Verdict:
+    """The way this model runs here. Raises Refused("model_refused") when it runs in none. Blocks for seconds."""
+    remembered = _remembered_file(path)
+    try:
+        return _read(remembered)
+    except (OSError, ValueError, TypeError, KeyError):
+        verdict = _try_out(path, threads)
+        _write(remembered, verdict)
+        return verdict
+
+
+def _try_out(path: Path, threads: int) -> Verdict:
+    failure = _run_child(path, threads, repack=True)
+    if failure is None:
+        return Verdict(repack=True)
+    again = _run_child(path, threads, repack=False)
+    if again is None:
+        note = f"loaded without repacked kernels, 2 to 3 times slower: with them it {failure}; {REBUILD_HINT}"
+        return Verdict(False, (note,))
+    raise Refused("model_refused", f"{path} cannot be used here: a test in a child process {again}")
+
+
+def _run_child(path: Path, threads: int, *, repack: bool) -> str | None:
+    """None when the child decoded; else what happened to it, as the end of a sentence."""
+    command = [sys.executable, "-m", "caldrix.engine.probe", os.fspath(path), str(threads), str(int(repack))]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"did not decode within {PROBE_TIMEOUT_S} s"
+    if done.returncode == 0:
+        return None
+    if done.returncode < 0:
+        return f"was ended by {signal.Signals(-done.returncode).name}"
+    lines = done.stderr.decode("utf-8", "replace").strip().split("\n")
+    return f"failed: {' '.join(lines[-3:])[-600:]}"
+
+
+def _remembered_file(path: Path) -> Path:
+    facts = path.stat()
+    spec = importlib.util.find_spec("llama_cpp")
+    library = Path(spec.origin).parent / "lib" if spec and spec.origin else Path()
+    built = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in library.glob("*"))
+    key = json.dumps([os.fspath(path), facts.st_size, facts.st_mtime_ns, built])
+    return user_cache_path("caldrix") / "probes" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+
+
+def _read(file: Path) -> Verdict:
+    value = json.loads(file.read_text())
+    return Verdict(bool(value["repack"]), tuple(str(note) for note in value["notes"]))
+
+
+def _write(file: Path, verdict: Verdict) -> None:
+    """Best effort: a verdict that cannot be kept is found again at the next start."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps({"repack": verdict.repack, "notes": list(verdict.notes)}))
+        draft.replace(file)
+    except OSError:
+        return
+
+
+def _child(path: str, threads: str, repack: str) -> int:
+    from caldrix.engine.backend import EngineFailed
+    from caldrix.engine.llama import OpenOptions, opened
+
+    try:
+        with opened(Path(path), OpenOptions(int(threads), PROBE_WINDOW, bool(int(repack)))) as backend:
+            ids = backend.tokenize(PROBE_TEXT)
+            backend.eval(ids, 0, "last")
+            backend.eval(ids[-1:], len(ids), "last")
+    except EngineFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_child(*sys.argv[1:]))

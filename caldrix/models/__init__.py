@@ -1,0 +1,1 @@
+"""Model references, serving flags and the memory they need."""
