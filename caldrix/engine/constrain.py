@@ -61,7 +61,7 @@ class Mask:
 def check(matcher: LLMatcher) -> None:
     """Raises Refused("constraint_invalid") when the matcher has broken on its way: its error state is sticky."""
     if matcher.is_error():
-        raise Refused("constraint_invalid", f"the constraint cannot be followed: {_first_line(matcher.get_error())}")
+        raise Refused("constraint_invalid", f"the constraint cannot be followed: {_one_line(matcher.get_error())}")
 
 
 def _grammar(constraint: Grammar) -> str:
@@ -74,16 +74,16 @@ def _grammar(constraint: Grammar) -> str:
             return LLMatcher.grammar_from_lark(constraint.grammar)
 
 
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0][:500]
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:500]
 
 
 def _fault(constraint: Grammar, error: str) -> str:
     if isinstance(constraint, Json) and isinstance(constraint.schema_, dict):
         path, keyword = locate(constraint.schema_)
         where = f"{path}, keyword {keyword!r}" if keyword else path
-        return f"the schema cannot be used as a constraint: at {where}: {_first_line(error)}"
-    return f"the {constraint.kind} constraint cannot be used: {_first_line(error)}"
+        return f"the schema cannot be used as a constraint: at {where}: {_one_line(error)}"
+    return f"the {constraint.kind} constraint cannot be used: {_one_line(error)}"
 
 
 def locate(schema: dict[str, Any]) -> tuple[str, str | None]:
