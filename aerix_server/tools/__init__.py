@@ -1,0 +1,1 @@
+"""The tools a model may call: one file each, an input in, a text or a named refusal out."""

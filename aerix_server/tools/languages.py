@@ -1,0 +1,90 @@
+"""Which language a file is in, by the ending of its name."""
+
+from __future__ import annotations
+
+_ENDINGS = {
+    "Assembly": "asm s",
+    "Batch": "bat cmd",
+    "C": "c h",
+    "C#": "cs",
+    "C++": "cc cpp cxx hh hpp hxx ipp",
+    "CSS": "css",
+    "CSV": "csv tsv",
+    "Clojure": "clj cljs cljc edn",
+    "CMake": "cmake",
+    "CUDA": "cu cuh",
+    "Dart": "dart",
+    "Elixir": "ex exs",
+    "Elm": "elm",
+    "Erlang": "erl hrl",
+    "F#": "fs fsi fsx",
+    "Fortran": "f f90 f95 f03",
+    "GraphQL": "graphql gql",
+    "Go": "go",
+    "Groovy": "groovy gradle",
+    "HCL": "hcl tf tfvars",
+    "HTML": "html htm xhtml",
+    "Haskell": "hs lhs",
+    "INI": "ini cfg conf properties",
+    "JSON": "json jsonc jsonl json5",
+    "Java": "java",
+    "JavaScript": "js cjs mjs jsx",
+    "Jinja": "j2 jinja jinja2",
+    "Julia": "jl",
+    "Jupyter": "ipynb",
+    "Kotlin": "kt kts",
+    "Less": "less",
+    "Lisp": "lisp lsp el scm rkt",
+    "Lua": "lua",
+    "Markdown": "md markdown mdx",
+    "Nim": "nim",
+    "Nix": "nix",
+    "OCaml": "ml mli",
+    "Objective-C": "m mm",
+    "PHP": "php",
+    "Perl": "pl pm",
+    "PowerShell": "ps1 psm1",
+    "Protobuf": "proto",
+    "Python": "py pyi pyx",
+    "R": "r rmd",
+    "Ruby": "rb rake gemspec",
+    "Rust": "rs",
+    "SQL": "sql",
+    "Scala": "scala sbt",
+    "Sass": "sass scss",
+    "Shell": "sh bash zsh fish ksh",
+    "Solidity": "sol",
+    "Svelte": "svelte",
+    "Swift": "swift",
+    "TOML": "toml",
+    "Tcl": "tcl",
+    "TeX": "tex bib sty",
+    "Text": "txt rst adoc log",
+    "TypeScript": "ts mts cts tsx",
+    "VHDL": "vhd vhdl",
+    "Verilog": "v sv",
+    "Vim script": "vim",
+    "Vue": "vue",
+    "XML": "xml xsd xsl svg",
+    "YAML": "yaml yml",
+    "Zig": "zig",
+}
+
+_BY_ENDING = {ending: language for language, endings in _ENDINGS.items() for ending in endings.split()}
+
+_BY_NAME = {
+    "cmakelists.txt": "CMake",
+    "containerfile": "Dockerfile",
+    "dockerfile": "Dockerfile",
+    "gemfile": "Ruby",
+    "justfile": "Just",
+    "makefile": "Make",
+    "gnumakefile": "Make",
+    "rakefile": "Ruby",
+}
+
+
+def language(name: str) -> str | None:
+    """The language of the file `name`, or None where its ending tells nothing."""
+    own = name.rpartition("/")[2].lower()
+    return _BY_NAME.get(own) or _BY_ENDING.get(own.rpartition(".")[2] if "." in own[1:] else "")
