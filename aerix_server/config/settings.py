@@ -15,7 +15,7 @@ class Section(BaseModel):
 
 class Main(Section):
     model: str = "auto"
-    """The model that runs every agent; `auto` takes the best catalogue coding model on disk, else the embedded one."""
+    """The model that runs every agent: a `.gguf` file or a catalogue name; `auto` is the embedded one."""
     flags: list[str] = []
     """Further words for `caldrix pool` when it is started."""
 

@@ -10,7 +10,10 @@ from aerix_server.protocol.events import OptionScore, Role, Timing, Usage
 
 
 class PoolFailed(Exception):
-    """The pool refused, vanished or was too late. `code` is its error code, or "unavailable"; the text is for the user."""
+    """The pool refused, vanished or was too late; the text is for the user.
+
+    `code` is the pool's error code, or "unavailable" when it did not answer.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,0 +1,84 @@
+"""Counters that end in one named exhaustion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerix_server.config.bounds import CALLS_KEPT, HARD_LIMIT_HITS, REPEAT_NOTICE, REPEAT_STOP, ROOM_FLOOR_TOKENS
+from aerix_server.runtime.ports import Ended
+
+_KEPT: Final = CALLS_KEPT * REPEAT_STOP
+
+
+@dataclass
+class TurnBudget:
+    """The turns of one run of an agent."""
+
+    limit: int
+    used: int = 0
+
+    def take(self) -> None:
+        """Count one turn, or end the run as budget."""
+        if self.exhausted:
+            raise Ended(
+                "budget", f"all {self.limit} turns were used; allow more with --max-turns or delegation.max_turns"
+            )
+        self.used += 1
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used >= self.limit
+
+
+@dataclass
+class HardLimit:
+    """How often no room was left for a turn, even after compacting."""
+
+    hits: int = 0
+
+    def hit(self, room: int, largest: str, window: int) -> int:
+        """The tokens this turn may take, or the end of the agent. `room` in tokens; `largest` names what fills it."""
+        self.hits += 1
+        if self.hits >= HARD_LIMIT_HITS or room < ROOM_FLOOR_TOKENS:
+            raise Ended(
+                "killed",
+                f"context floor: no room for a turn: {max(room, 0)} of {window} tokens are left after compacting "
+                f"(a turn needs {ROOM_FLOOR_TOKENS}, or more on the second time). The largest segments: {largest}",
+            )
+        return room
+
+
+@dataclass
+class Repeats:
+    """Calls that repeat, alone or as a cycle of up to eight, by tool and canonical input; outputs do not count."""
+
+    _made: list[str] = field(default_factory=list)
+
+    def add(self, fingerprint: str) -> int:
+        """How many times in a row this call, or a cycle that ends in it, has now been made."""
+        self._made.append(fingerprint)
+        del self._made[:-_KEPT]
+        return max(self._rounds(period) for period in range(1, CALLS_KEPT + 1))
+
+    def _rounds(self, period: int) -> int:
+        """How often the last `period` calls stand one after the other at the end."""
+        cycle = self._made[-period:]
+        rounds = 0
+        end = len(self._made)
+        while end >= period and self._made[end - period : end] == cycle:
+            rounds += 1
+            end -= period
+        return rounds
+
+
+def repeat_note(tool: str, times: int) -> str | None:
+    """What the model is told at the third time; Ended at the fifth; else None."""
+    if times >= REPEAT_STOP:
+        raise Ended("killed", f"repeated call: the model made the same {tool} call {times} times over and was stopped")
+    if times == REPEAT_NOTICE:
+        return (
+            f"[repeated call] You have made this same {tool} call {times} times. Its result does not change. "
+            f"Do something else, or answer with a final; after {REPEAT_STOP} times you are stopped."
+        )
+    return None

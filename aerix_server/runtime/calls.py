@@ -1,0 +1,110 @@
+"""The calls of a turn, run in order; each result is brought into the context before the next call runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import logging
+import time
+from typing import Any
+
+from aerix_server.pool.port import PoolFailed
+from aerix_server.protocol.events import Call
+from aerix_server.runtime.agent_state import Agent
+from aerix_server.runtime.bounds import repeat_note
+from aerix_server.runtime.context import RELEASE_S
+from aerix_server.runtime.ports import Ended
+from aerix_server.runtime.results import Result, deliver_call
+from aerix_server.runtime.turn import Turn, canonical, dropped_note
+from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolError
+from aerix_server.tools.registry import parse_input
+
+log = logging.getLogger(__name__)
+
+_CANCEL_GRACE_S = 0.15
+"""What a cancelled tool has to end by itself; bash looks every 50 to 100 ms."""
+_LET_GO_S = 0.5
+
+
+class Interrupted(Exception):
+    """The request was cancelled while a tool ran, and `output` is what the tool still gave."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__("interrupted")
+        self.output = output
+
+
+async def run_calls(agent: Agent, turn: Turn) -> None:
+    """Run the calls and append their results. Raises Ended: an aborted plan, a call repeated too often."""
+    for call in turn.calls:
+        counted = not agent.jobs.running()  # asking how a job gets on is no loop
+        await deliver_call(agent, call, await _run(agent, call))
+        times = agent.repeats.add(canonical(call)) if counted else 0
+        note = repeat_note(call.tool, times)
+        if note is not None:
+            await agent.tell(note)
+    if agent.plan.aborted:
+        raise Ended("cancelled", "the user aborted the plan")
+    if turn.dropped:
+        await agent.tell(dropped_note(turn.dropped))
+
+
+async def _run(agent: Agent, call: Call) -> Result:
+    """The call's result, whatever happened. Raises PoolFailed, Ended and CancelledError only."""
+    started = time.monotonic()
+    try:
+        output, failed = await _attempt(agent, call), False
+    except (ToolError, Refusal) as error:
+        kind = "refused" if isinstance(error, Refusal) else "error"
+        output, failed = Output(f"{kind}: {error}"), True
+    except Interrupted as interrupted:
+        await _save(agent, call, Result(interrupted.output, False, _ms(started)))
+        raise asyncio.CancelledError from None
+    except (PoolFailed, Ended):
+        raise
+    except Exception as error:
+        log.exception("the tool %s failed on call %s", call.tool, call.id)
+        output, failed = Output(f"error: internal error in {call.tool}: {type(error).__name__}"), True
+    agent.files.update(dict.fromkeys(output.touched))
+    agent.checks.extend(output.checks)
+    return Result(output, failed, _ms(started))
+
+
+async def _attempt(agent: Agent, call: Call) -> Output:
+    if agent.plan.aborted:
+        raise Refusal("the user aborted the plan")
+    tool = agent.tools.get(call.tool)
+    if tool is None:
+        near = difflib.get_close_matches(call.tool, agent.tools, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ToolError(f"there is no tool {call.tool!r} here{meant} The tools are {', '.join(agent.tools)}.")
+    return await _to_its_end(tool, parse_input(tool, call.input), agent.tool_context)
+
+
+async def _to_its_end(tool: Tool[Any], parsed: Any, ctx: ToolContext) -> Output:
+    """Run a tool. A cancelled one may end by itself first, so that nothing it started is left running."""
+    task = asyncio.create_task(tool.run(parsed, ctx))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if ctx.cancelled.is_set():
+            await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)
+        task.cancel()
+        await asyncio.wait({task}, timeout=_LET_GO_S)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            raise Interrupted(task.result()) from None
+        raise
+
+
+async def _save(agent: Agent, call: Call, result: Result) -> None:
+    """Bring a cancelled call's result into log and context if that goes at once; a resume closes it otherwise."""
+    agent.files.update(dict.fromkeys(result.output.touched))
+    agent.checks.extend(result.output.checks)
+    with contextlib.suppress(TimeoutError, PoolFailed, Ended):
+        async with asyncio.timeout(RELEASE_S):
+            await deliver_call(agent, call, result)
+
+
+def _ms(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
