@@ -23,15 +23,17 @@ from caldrix.engine.backend import EngineFailed, Logits, ModelFacts, Vocabulary
 from caldrix.engine.member import LoadedMember
 from caldrix.protocol.errors import Refused
 
-QUOTE, START, END, PAD = 34, 256, 257, 258
-SIZE = 259
+QUOTE, START, END, PAD, WORD = 34, 256, 257, 258, 259
+SIZE = 260
+LONG_WORD = b"investig"
+"""The one token of several bytes: without it the longest route would not fit routing's eight tokens."""
 HEADER = [START, *b"assistant\n"]
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 VOCABULARY = Vocabulary(
-    pieces=(*(bytes([byte]) for byte in range(256)), b"<|im_start|>", b"<|im_end|>", b"<|pad|>"),
+    pieces=(*(bytes([byte]) for byte in range(256)), b"<|im_start|>", b"<|im_end|>", b"<|pad|>", LONG_WORD),
     markup={"<|im_start|>": START, "<|im_end|>": END, "<|pad|>": PAD},
     user_defined=frozenset(),
     control=frozenset({START, END, PAD}),
@@ -73,7 +75,7 @@ class ToyBackend:
         self._reply = b""
 
     def tokenize(self, text: str) -> list[int]:
-        return list(text.encode("utf-8", "replace"))
+        return _split(text.encode("utf-8", "replace"))
 
     def matcher_tokenizer(self) -> LLTokenizer:
         class Wrapped:
@@ -83,7 +85,7 @@ class ToyBackend:
             special_token_ids = (START, END, PAD)
 
             def __call__(self, text: bytes | str) -> list[int]:
-                return list(text if isinstance(text, bytes) else text.encode())
+                return _split(text if isinstance(text, bytes) else text.encode())
 
         return LLTokenizer(TokenizerWrapper(Wrapped()))
 
@@ -140,12 +142,20 @@ class ToyBackend:
         return logits
 
 
+def _split(text: bytes) -> list[int]:
+    """Bytes are tokens, but for the long word."""
+    tokens: list[int] = []
+    for number, piece in enumerate(text.split(LONG_WORD)):
+        tokens += [WORD] * (number > 0) + list(piece)
+    return tokens
+
+
 def _after_header(rows: Sequence[int]) -> bytes | None:
     """What stands after the last turn's header, when that is an assistant's."""
     starts = [place for place, token in enumerate(rows) if token == START]
     if not starts or list(rows[starts[-1] : starts[-1] + len(HEADER)]) != HEADER:
         return None
-    return bytes(token for token in rows[starts[-1] + len(HEADER) :] if token < 256)
+    return b"".join(VOCABULARY.pieces[token] for token in rows[starts[-1] + len(HEADER) :])
 
 
 def load_toy(reference: str, flags: ServingFlags, progress: LoadProgress, used_bytes: int) -> LoadedMember:

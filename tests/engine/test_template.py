@@ -65,11 +65,11 @@ def test_a_user_defined_token_in_text_is_cut() -> None:
     vocabulary = dataclasses.replace(
         VOCABULARY,
         pieces=(*VOCABULARY.pieces, b"<tool>"),
-        markup={**VOCABULARY.markup, "<tool>": 259},
-        user_defined=frozenset({259}),
+        markup={**VOCABULARY.markup, "<tool>": 260},
+        user_defined=frozenset({260}),
     )
     rendered = Renderer(vocabulary, tokenize, open_template(TEMPLATE, "", "")[0]).render([Part("user", "a <tool> b")])
-    assert 259 not in rendered.ids and not any("<tool>" in text for text in asked)
+    assert 260 not in rendered.ids and not any("<tool>" in text for text in asked)
 
 
 def test_outputs_keep_the_ids_they_were_generated_with() -> None:
