@@ -14,7 +14,6 @@ from pathlib import Path
 
 from aerix_server.protocol.events import DiffStat, Snapshot
 from aerix_server.protocol.messages import DiffResult, FileDiff
-from aerix_server.session.git import GitFailed
 from aerix_server.session.patch import Changed, display, file_diff, parse_changed, split_patch
 from aerix_server.session.snapshot import NO_REPOSITORY
 from aerix_server.session.worktree import (
@@ -25,6 +24,7 @@ from aerix_server.session.worktree import (
     take_tree,
     write_tree,
 )
+from aerix_server.tools.git import GitFailed
 
 UNIFIED_BYTES = 8 * 1024 * 1024
 UNTRACKED_NAMED = 1000

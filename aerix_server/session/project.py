@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aerix_server.config.bounds import GIT_REMOTE_TIMEOUT_S
-from aerix_server.session.git import GitFailed, git
+from aerix_server.tools.git import GitFailed, git
 
 _SCP = re.compile(r"(?:[^@/:]+@)?(?P<host>\[[^\]]+\]|[^/:]+):(?P<path>(?!//).+)")
 

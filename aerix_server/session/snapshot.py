@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aerix_server.protocol.events import GitInfo, Snapshot
-from aerix_server.session.git import GitFailed, git
 from aerix_server.session.worktree import Repository, find_repository, private_index, take_tree
+from aerix_server.tools.git import GitFailed, git
 
 NO_REPOSITORY = "not a git repository: what a request changed is not known here"
 

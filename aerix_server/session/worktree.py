@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aerix_server.session.folders import private_folder
-from aerix_server.session.git import OUTPUT_BYTES, GitFailed, git
+from aerix_server.tools.git import OUTPUT_BYTES, GitFailed, git
 
 UNTRACKED_FILE_BYTES = 8 * 1024 * 1024
 UNTRACKED_TOTAL_BYTES = 256 * 1024 * 1024

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aerix_server.config.bounds import WALK_FILES
 from aerix_server.tools.base import ToolError
-from aerix_server.tools.git import GitFailed, GitMissing, git
+from aerix_server.tools.git import GitFailed, GitLate, GitMissing, git
 from aerix_server.tools.names import escape_name
 
 SKIPPED_DIRECTORIES = frozenset({".git", "target", "node_modules"})
@@ -51,6 +51,8 @@ def list_files(root: Path, stop: Stop) -> FileSet:
     except GitMissing:
         note = "git is not installed, so ignored files are in this" if _has_repository(root) else None
         return _walked(root, stop, note)
+    except GitLate as error:
+        raise ToolError(str(error)) from error
     except GitFailed as error:
         outside = "not a git repository" in str(error) or "must be run in a work tree" in str(error)
         note = None if outside else f"git could not list the files ({_first_line(str(error))}), so ignored ones are in"
@@ -62,14 +64,14 @@ def list_ignored(root: Path) -> list[str]:
     """Names under `root` that git ignores. Empty outside a repository."""
     try:
         return sorted(_git_names(root, ["--others", "--ignored", "--exclude-standard"], frozenset()))
-    except (GitMissing, GitFailed):
+    except GitFailed:
         return []
 
 
 def _git_names(root: Path, which: list[str], parents: frozenset[str]) -> Iterator[str]:
     """Names relative to `root`; a repository inside it (submodule or not) is listed by its own rules."""
     own = os.path.realpath(root)
-    for raw in git(root, "ls-files", "-z", *which).split(b"\0"):
+    for raw in git(["ls-files", "-z", *which], root).split(b"\0"):
         name = os.fsdecode(raw).rstrip("/")
         path = root / name
         if not name:

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from toy_pools import Toys
+
+from tests.pool.toy_pools import Toys
 
 
 @pytest.fixture

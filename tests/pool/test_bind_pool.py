@@ -9,13 +9,13 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from toy_pools import BOUND_S, Toys
 
 from aerix_server.pool.port import Edit, Generated, GenerationOptions, NewSegment, PoolFailed, Text, Waiting
 from aerix_server.pool.references import EMBEDDED, absolute, same_model, slug, wanted_model
 from aerix_server.pool.status import pool_status
 from aerix_server.protocol.events import Notice
 from aerix_server.protocol.outcomes import AerixError
+from tests.pool.toy_pools import BOUND_S, Toys
 
 JSON = {"kind": "Json", "schema": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}
 

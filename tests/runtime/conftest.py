@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import Kit
-from scripted_pool import ScriptedPool, Step
+
+from tests.runtime.loop_kit import Kit
+from tests.runtime.scripted_pool import ScriptedPool, Step
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripted_pool import ScriptedPool
-
 from aerix_server.config.settings import Settings
 from aerix_server.protocol.events import ContextOp, Event, MessageEvent, SegmentEvent, dump_event, parse_event
 from aerix_server.runtime.request import (
@@ -23,6 +21,7 @@ from aerix_server.runtime.request import (
     SegmentRecord,
     run_request,
 )
+from tests.runtime.scripted_pool import ScriptedPool
 
 
 def call(tool: str, **given: Any) -> dict[str, Any]:

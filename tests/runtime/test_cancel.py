@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import Kit, call, final, turn
-from scripted_pool import ScriptedPool
 
 from aerix_server.pool.port import ContextState, NewSegment
 from aerix_server.protocol.events import AgentEnd, AgentSpawn, JobEvent, MessageEvent, ProgressEvent, RouteEvent
 from aerix_server.runtime.ports import PlanDecision, RequestResult
+from tests.runtime.loop_kit import Kit, call, final, turn
+from tests.runtime.scripted_pool import ScriptedPool
 
 Make = Callable[..., Kit]
 PROMPT_S = 0.4

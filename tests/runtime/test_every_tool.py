@@ -6,10 +6,9 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from loop_kit import Kit, call, final, turn
-
 from aerix_server.protocol.events import AgentEnd
 from aerix_server.tools.registry import registry
+from tests.runtime.loop_kit import Kit, call, final, turn
 
 CALLS = [
     call("write", path="src/app.py", content="def add(a, b):\n    return a - b\n"),

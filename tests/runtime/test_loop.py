@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import Kit, call, final, turn
-from scripted_pool import ALL_CONSTRAINTS
 
 from aerix_server.pool.port import PoolFailed
 from aerix_server.protocol.events import (
@@ -24,6 +22,8 @@ from aerix_server.protocol.events import (
     UsageEvent,
 )
 from aerix_server.runtime.ports import PlanDecision
+from tests.runtime.loop_kit import Kit, call, final, turn
+from tests.runtime.scripted_pool import ALL_CONSTRAINTS
 
 Make = Callable[..., Kit]
 PLAIN = ALL_CONSTRAINTS - {"Json"}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import Kit, call, final, turn
 
 from aerix_server.config.settings import Settings
 from aerix_server.profile.prompts import PROMPT_NAMES, embedded_prompts, fill
@@ -19,6 +18,7 @@ from aerix_server.runtime.request import RequestSpec
 from aerix_server.runtime.root import build_root, callable_tools, start_root
 from aerix_server.tools.base import Output, Tool, ToolContext, ToolInput
 from aerix_server.tools.registry import registry
+from tests.runtime.loop_kit import Kit, call, final, turn
 
 Make = Callable[..., Kit]
 

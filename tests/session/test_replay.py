@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_pool import ScriptedPool
 
 from aerix_server.config.settings import Settings
 from aerix_server.pool.port import NewSegment
@@ -21,6 +20,7 @@ from aerix_server.session.rebuild import rebuild
 from aerix_server.session.session import LiveSession
 from aerix_server.session.sessions import Sessions
 from aerix_server.session.work import read_spooled
+from tests.runtime.scripted_pool import ScriptedPool
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> str:

@@ -14,8 +14,8 @@ from aerix_server.protocol.messages import DiffResult
 from aerix_server.session import worktree
 from aerix_server.session.diff import diff_since, stat_of
 from aerix_server.session.diff_store import load_diff, save_diff
-from aerix_server.session.git import GitFailed, git
 from aerix_server.session.snapshot import NO_REPOSITORY, take_snapshot
+from aerix_server.tools.git import GitFailed, git
 
 HOSTILE = """
 [core]

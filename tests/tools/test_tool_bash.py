@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from conftest import Bench
 
 from aerix_server.config.bounds import BASH_CAPTURE_BYTES
 from aerix_server.tools.capture import Capture, join
+from tests.tools.conftest import Bench
 
 LEFT = "[processes that it started are still running; they are ended with the agent]"
 
