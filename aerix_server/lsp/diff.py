@@ -1,0 +1,17 @@
+"""`aerix/diff/get`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pygls.lsp.server import LanguageServer
+
+from aerix_server.lsp.client import Client
+from aerix_server.lsp.method import method
+from aerix_server.protocol import messages as m
+
+
+def register(server: LanguageServer, client: Callable[[], Client]) -> None:
+    @method(server, "aerix/diff/get")
+    async def get(params: m.DiffGetParams) -> m.DiffResult:
+        return await client().sessions.diff(params)

@@ -1,0 +1,18 @@
+"""`aerix/plan/decide`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pygls.lsp.server import LanguageServer
+
+from aerix_server.lsp.client import Client
+from aerix_server.lsp.method import method
+from aerix_server.protocol import messages as m
+
+
+def register(server: LanguageServer, client: Callable[[], Client]) -> None:
+    @method(server, "aerix/plan/decide")
+    async def decide(params: m.PlanDecideParams) -> m.PlanDecideResult:
+        live = await client().sessions.get(params.session)
+        return live.decide(params, by=client().name)

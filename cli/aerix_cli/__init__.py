@@ -1,0 +1,1 @@
+"""The `aerix` command: a client of the server like any editor."""
