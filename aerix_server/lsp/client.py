@@ -24,11 +24,11 @@ class Client:
         return self.options.client.name
 
     async def live_or_none(self, session: str) -> LivePort | None:
-        """The session if this process holds it; None for one that may lie on disk."""
+        """The session if this process holds it; None for one that lies on disk, whoever writes it."""
         try:
             return await self.sessions.get(session)
         except AerixError as error:
-            if error.code != "session_not_found":
+            if error.code not in ("session_not_found", "session_locked"):
                 raise
             return None
 

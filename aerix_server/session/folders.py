@@ -53,6 +53,10 @@ class SessionFiles:
         return self.folder / f"{self.id}.jsonl"
 
     @property
+    def lock(self) -> Path:
+        return self.folder / f"{self.id}.lock"
+
+    @property
     def spool(self) -> Path:
         return self.folder / f"{self.id}.spool"
 

@@ -56,6 +56,30 @@ def holder(path: Path) -> Holder:
         return Holder(None, None, None)
 
 
+def held(path: Path) -> bool:
+    """Whether a process holds the lock now."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def locked(session: str, path: Path) -> AerixError:
+    """What a second writer is told."""
+    return AerixError(
+        "session_locked",
+        f"The session {session} is in use by {holder(path)}.",
+        "Attach to it there, or end that process; a lock of a process that is gone does not block.",
+    )
+
+
 def _acquire(path: Path, session: str) -> int:
     for _ in range(_TRIES):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -63,11 +87,7 @@ def _acquire(path: Path, session: str) -> int:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-            raise AerixError(
-                "session_locked",
-                f"The session {session} is in use by {holder(path)}.",
-                "Attach to it there, or end that process; a lock of a process that is gone does not block.",
-            ) from None
+            raise locked(session, path) from None
         except OSError:
             os.close(handle)
             raise

@@ -18,6 +18,7 @@ from aerix_server.runtime.request import run_request
 from aerix_server.session.diff_query import find_diff
 from aerix_server.session.folders import SessionFiles, checkpoints_folder, find_session, new_id, sessions_folder
 from aerix_server.session.index import refresh_index
+from aerix_server.session.lock import held, locked
 from aerix_server.session.log_reader import read_log
 from aerix_server.session.project import Project, project_of
 from aerix_server.session.session import LiveSession
@@ -83,10 +84,13 @@ class Sessions:
         return newest[: params.limit]
 
     async def get(self, session: str) -> LiveSession:
-        """A session this process holds. Raises AerixError session_not_found."""
+        """A session this process holds. Raises AerixError session_not_found, or session_locked where another does."""
         if session in self._live:
             return self._live[session]
-        if await asyncio.to_thread(find_session, _root(), session):
+        files = await asyncio.to_thread(find_session, _root(), session)
+        if files is not None and held(files.lock):
+            raise locked(session, files.lock)
+        if files is not None:
             raise AerixError(
                 "session_not_found",
                 f"The session {session} is not open in this server; its events can be read.",

@@ -523,6 +523,9 @@ async def test_a_session_another_server_holds_can_be_read(world: World, sessions
     await listener.until(lambda: "turn.delta" in kinds(listener.events))
     outside = Sessions({}, bind=world.bind, run=world.run)
     assert [event["seq"] for event in await outside.events(live.id, 0)] == [1, 2, 3, 4]
+    with pytest.raises(AerixError, match=f"in use by process {os.getpid()}") as caught:
+        await outside.get(live.id)
+    assert caught.value.code == "session_locked"
     await live.cancel(request)
     await live.wait(request)
 
