@@ -37,7 +37,8 @@ class LivePort(Protocol):
 
 
 class SessionsPort(Protocol):
-    """All sessions. `get` raises AerixError session_not_found or session_locked for one that is not held here; `events` reads any."""
+    """All sessions. `get` raises AerixError session_not_found or session_locked for one that is not held here;
+    `events` reads any."""
 
     async def new(self, params: m.SessionNewParams) -> LivePort: ...
     async def list(self, params: m.SessionListParams) -> Infos: ...

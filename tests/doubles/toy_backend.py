@@ -49,7 +49,7 @@ VOCABULARY = Vocabulary(
 
 @dataclass
 class Script:
-    """`replies` in the order of the generations; the last one is wanted again and again. `pace_s`: what a pass takes."""
+    """`replies` in the order of the generations, the last one again and again. `pace_s` is what a pass takes."""
 
     replies: list[str]
     window: int = 100_000

@@ -1,4 +1,4 @@
-"""`caldrix` with scripted members: the real command, daemon, socket and frames; a model reference is a path to a script.
+"""`caldrix` with scripted members: the real command, daemon, socket and frames. A model reference is a script's path.
 
 Run as `python -m tests.doubles.toy_caldrix pool …`.
 """
