@@ -106,9 +106,8 @@ def _report(turns: list[dict[str, Any]], wanted: int) -> int:
     print(all(isinstance(json.loads(turn["raw"]), dict) for turn in turns if "error" not in turn))
     if later:
         median = later[len(later) // 2]
-        print(
-            f"prompt of a first turn: cold {waits[0]} ms, warm {median} ms (median of {len(later)}): {waits[0] / median:.1f} times"
-        )
+        print(f"to a first turn's first token: cold {waits[0]} ms, warm {median} ms (median of {len(later)}), ", end="")
+        print(f"{waits[0] / median:.1f} times sooner")
         print("resumed at row", [(turn["recomputed_from"], turn["usage"]["prompt_tokens"]) for turn in opening])
     return int(len(asked_again) > 0 or len(turns) < wanted)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from aerix_server.config.keys import KEYS, nest
 from aerix_server.config.layers import Layer, Value, env_layer, file_layer, given_layer
-from aerix_server.config.settings import Settings
+from aerix_server.config.settings import WAITING, Settings
 from aerix_server.config.trust import tightened
 from aerix_server.protocol.outcomes import BadParams
 
@@ -31,11 +31,13 @@ class SettingsError(BadParams):
 
 @dataclass(frozen=True)
 class Loaded:
-    """`notices` are lines for the user; `sources` tells for each key where its value came from."""
+    """`notices` are lines for the user, and so is `without_effect`: what was set and nothing acts on yet. `sources`
+    tells for each key where its value came from."""
 
     settings: Settings
     notices: tuple[str, ...]
     sources: dict[str, str]
+    without_effect: tuple[str, ...] = ()
 
 
 def load_settings(cwd: Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]) -> Loaded:
@@ -54,7 +56,8 @@ def load_settings(cwd: Path | None, overrides: Mapping[str, Any], env: Mapping[s
     _check_ratios(values)
     settings = Settings.model_validate(nest({key: value.value for key, value in values.items()}))
     ignored = tuple(f"{problem} (ignored)" for problem in project.problems)
-    return Loaded(settings, (*ignored, *refused), {key: value.source for key, value in values.items()})
+    sources = {key: value.source for key, value in values.items()}
+    return Loaded(settings, (*ignored, *refused), sources, _without_effect(values))
 
 
 def user_file(env: Mapping[str, str]) -> Path:
@@ -99,6 +102,15 @@ def _from_project(
                 f"to use it, set it in {user_path}"
             )
     return allowed, tuple(notices)
+
+
+def _without_effect(values: Mapping[str, Value]) -> tuple[str, ...]:
+    """A notice for each key that somebody set and nothing acts on yet: a rule must not seem to protect."""
+    return tuple(
+        f"{value.where}: {key} has no effect in this version"
+        for key, value in values.items()
+        if value.source != DEFAULT_SOURCE and key.startswith(WAITING)
+    )
 
 
 def _check_ratios(values: Mapping[str, Value]) -> None:

@@ -153,4 +153,17 @@ TRUSTED_KEYS = frozenset(
     }
 )
 
+# Keys that are read and checked although nothing acts on them in this version: who sets one is told.
+WAITING = (
+    "tune.",
+    "server.",
+    "permissions.",
+    "sandbox.",
+    "context.skills_chars",
+    "context.tool_caps.agent",
+    "delegation.parallel",
+    "delegation.depth",
+    "delegation.retries",
+)
+
 SettingsTree = dict[str, Any]

@@ -74,7 +74,7 @@ class LiveSession:
             gate=self._gate.ask,
             overlay=overlay,
             start=self._session_start,
-            notices=loaded.notices,
+            notices=(*loaded.notices, *loaded.without_effect),
         )
 
     def info(self) -> m.Session:

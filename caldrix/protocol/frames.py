@@ -80,7 +80,7 @@ def _decode_cbor(body: bytes) -> object:
 
 
 def _refuse_tag(*_: object) -> NoReturn:
-    """A tag would make of plain data what no message holds: shared and circular values, dates, patterns, huge numbers."""
+    """A tag makes of plain data what no message holds: shared and circular values, dates, patterns, huge numbers."""
     raise ValueError("a tag, which no message holds")
 
 

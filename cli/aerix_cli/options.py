@@ -120,7 +120,7 @@ def _parser() -> _Parser:
         help="text (default), json: one object, stream-json: every event a line, the result last")  # fmt: skip
     add("--output-schema", metavar="FILE", help="the answer must be JSON of this JSON Schema")
     add("-C", dest="directory", metavar="DIR", help="work in this folder")
-    add("--model", metavar="REF", help="a .gguf file, hf:ORG/REPO:QUANT, or a catalogue name")
+    add("--model", metavar="REF", help="a .gguf file or a catalogue name")
     add("--max-turns", type=_count, metavar="N", help="the most turns of the agent, at least 1")
     add("--route", choices=get_args(Route), metavar="NAME", help="answer, edit, investigate or plan; not given: the model chooses")  # fmt: skip  # noqa: E501
     add("--quiet", action="store_true", help="no progress on stderr; notices and errors stay")

@@ -237,3 +237,9 @@ def test_the_line_of_a_key(text: str, key: str, line: int | None) -> None:
 @pytest.mark.parametrize("name", ["AERIX_COMMAND", "AERIX_VENV", "AERIX_SET_UP", "AERIX_LOG_LEVEL"])
 def test_variables_of_scripts_are_no_misspelt_settings(place: Place, name: str) -> None:
     assert place.load(**{name: "x"}).settings == Settings()
+
+
+def test_a_rule_that_nothing_acts_on_yet_is_told(place: Place) -> None:
+    place.user.write_text("[permissions]\ndeny = ['Bash(rm:*)']\n[context]\nmax_new_tokens = 100\n")
+    (line,) = place.load().without_effect
+    assert line == f"{place.user}:2: permissions.deny has no effect in this version"

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from lsp_client import LspClient
+from tests.lsp.lsp_client import LspClient
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_sessions import segment
 from hypothesis import given
 from hypothesis import strategies as st
-from lsp_client import LspClient
 
 from aerix_server.lsp.backlog import Backlog, merge
 from aerix_server.lsp.feed import Feed
 from aerix_server.protocol.events import Event, Notice, ProgressEvent, TurnDelta, UsageEvent, dump_event
+from tests.lsp.fake_sessions import segment
+from tests.lsp.lsp_client import LspClient
 
 
 async def start(lsp: LspClient, tmp_path: Path, prompt: str) -> dict[str, str]:

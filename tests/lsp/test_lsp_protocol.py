@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lsp_client import LspClient
 
 from aerix_server.protocol.methods import METHODS
+from tests.lsp.lsp_client import LspClient
 
 
 def rid(number: Any, method: Any = "aerix/session/list", **more: Any) -> dict[str, Any]:
