@@ -36,7 +36,9 @@ def add_serving_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=count, metavar="N", help="threads of a member")
     parser.add_argument("--context-budget", type=size, metavar="BYTES", help="memory for stored prefixes; 0 keeps none")
     parser.add_argument("--memory-limit", type=size, metavar="BYTES", help="memory of all members together")
-    parser.add_argument("--max-batch", type=count, metavar="N", help="generations of a member that decode together")
+    parser.add_argument(
+        "--max-batch", type=count, metavar="N", help="generations of a member that decode together; this version: 1"
+    )
 
 
 def overlay(base: ServingFlags, given: argparse.Namespace) -> ServingFlags:

@@ -113,6 +113,10 @@ class LoadedMember:
 
 def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, used_bytes: int) -> LoadedMember:
     """Open a model: resolve → precheck in a child → fit → load. See `caldrix.engine.api.Loader`."""
+    if flags.max_batch != 1:
+        raise Refused(
+            "bad_request", f"--max-batch {flags.max_batch}: this version serves one generation at a time; use 1"
+        )
     path = resolve(reference)
     threads = flags.threads or usable_cores()
     progress("precheck", 0, 1)
