@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.e2e.conftest import BOUND_S, Home, final, turn
 
 SLOW = {"replies": [turn(("plan", {"op": "write", "text": "long " * 400})), final("ok")], "pace_s": 0.01}
@@ -63,8 +65,6 @@ def test_a_killed_server_leaves_a_log_that_loads(home: Home, repo: Path) -> None
     home.configure(SLOW)
     process = headless(home, repo)
     session = until(process, "turn.delta")["session"]
-    import psutil
-
     servers = [
         child for child in psutil.Process(process.pid).children(recursive=True) if "aerix_server" in child.cmdline()
     ]
