@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from aerix_server.session.rebuild import rebuild
+from caldrix.client.client import PoolClient
+from caldrix.protocol.messages import ClientInfo, Segment
 from tests.e2e.conftest import Home
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
@@ -40,6 +44,22 @@ def test_a_real_request_ends_by_name_and_its_second_one_starts_warm(model_home: 
     assert first["usage"]["prompt_tokens"] > 900
     assert first["recomputed_from"] == 0 and second["recomputed_from"] > 0.9 * second["usage"]["prompt_tokens"]
     assert second["timing"]["prefill_ms"] < first["timing"]["prefill_ms"]
+    asyncio.run(replayed(model_home, results[0]["session"]))
+
+
+async def replayed(home: Home, session: str) -> None:
+    """The log alone gives the context back: the pool counts each segment as it did when the log was written."""
+    log = home.log(session)
+    state = rebuild(log, lambda _name: None)
+    logged = {event["id"]: event["tokens"] for event in log if event["type"] == "segment" and event["op"] == "append"}
+    client = await PoolClient.connect(home.socket, "replay", client=ClientInfo(name="replay", version="1"))
+    try:
+        segments = [Segment(id=one.id, role=one.role, text=one.text, pinned=one.pinned) for one in state.segments]
+        info = await client.create((await client.status()).members[0].member, segments)
+    finally:
+        await client.aclose()
+    assert len(state.segments) > 2
+    assert {one.id: one.tokens for one in info.segments} == {one.id: logged[one.id] for one in state.segments}
 
 
 def test_a_turn_that_its_limit_cuts_is_removed_and_asked_again(model_home: Home, repo: Path) -> None:
