@@ -6,7 +6,7 @@ but `tokenize` may be called from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -22,6 +22,9 @@ MIN_PASS_ROWS: Final = 16
 with two quantised models, passes of 16 rows and more agree exactly, of 1 to 8 rows move log-probabilities by up to
 0.45. So a prompt's tail is computed in passes of at least this many rows, cold or resumed, and gives the same logits.
 """
+
+MAX_OUTPUT_ROWS: Final = 128
+"""The most rows of one pass whose logits are all wanted: a row's are 0.6 MB for a vocabulary of 150,000."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,10 @@ class Backend(Protocol):
     def eval(self, tokens: Sequence[int], start: int, want: Literal["none", "last", "all"]) -> Logits:
         """Compute rows `start`… of the live sequence, which holds exactly `start` rows. Raises EngineFailed."""
 
-    def branches(self, branches: Sequence[Sequence[int]], start: int) -> list[Logits]:
-        """For each branch the logits of all its rows, computed in one pass after the live sequence, which stays."""
+    def branches(self, branches: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
+        """The logits of every row of each branch after the live sequence, which stays: the branch's place and its next
+        rows, in order. As many branches as fit share a pass; a long one comes in several pieces. Raises EngineFailed.
+        Close the iterator when it is left early."""
 
     def keep(self, rows: int) -> bool:
         """Cut the live sequence to its first `rows`. False: this model cannot, and the sequence is now unusable."""

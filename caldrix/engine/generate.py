@@ -5,12 +5,14 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from llguidance import LLMatcher
 
-from caldrix.engine.backend import Logits, Vocabulary
+from caldrix.engine.backend import MAX_OUTPUT_ROWS, Logits, Vocabulary
 from caldrix.engine.constrain import Mask, check
 from caldrix.engine.jobs import Finished, Item, Job, Prefill, TextDelta
 from caldrix.engine.oneof import decide, score_options
@@ -79,7 +81,7 @@ def generate(prepared: Prepared, rows: Rows, vocabulary: Vocabulary) -> Iterator
         first = yield from _fill(job, rows, resumed)
         filled = time.monotonic()
         if prepared.options is not None:
-            yield from _choose_option(prepared, first, rows, vocabulary, output)
+            yield from _choose_option(prepared, first, rows, vocabulary, output, resumed)
         else:
             yield from _decode(prepared, first, rows, vocabulary, output)
     except _Cancelled:
@@ -118,16 +120,17 @@ def _fill(job: Job, rows: Rows, resumed: int) -> Generator[Item, None, Row]:
 
 
 def _choose_option(
-    prepared: Prepared, first: Row, rows: Rows, vocabulary: Vocabulary, output: _Output
-) -> Iterator[TextDelta]:
+    prepared: Prepared, first: Row, rows: Rows, vocabulary: Vocabulary, output: _Output, resumed: int
+) -> Iterator[Item]:
     job, options = prepared.job, prepared.options
     assert options is not None and isinstance(job.constraint, OneOf)
-    scores = score_options(first, options, rows.branches)
+    scores = yield from _scores(job, first, options, rows, resumed)
     output.choice = decide(job.constraint.options, scores, job.sampling, np.random.default_rng(job.sampling.seed))
     output.ids = options[job.constraint.options.index(output.choice.option)]
     output.finish = "stop"
     if job.logprobs is not None:
-        lines = [first, *(rows.branches([output.ids[:-1]])[0] if len(output.ids) > 1 else [])]
+        branch = [output.ids[:-1]] if len(output.ids) > 1 else []
+        lines = chain([first], (line for _, piece in rows.branches(branch) for line in piece))
         output.logprobs = [
             _token_logprob(row, token, job.logprobs, vocabulary, forced=False)
             for row, token in zip(lines, output.ids, strict=True)
@@ -135,23 +138,43 @@ def _choose_option(
     yield from _Speaker(output, vocabulary).say(output.ids, 0, last=True)
 
 
+def _scores(
+    job: Job, first: Row, options: list[list[int]], rows: Rows, resumed: int
+) -> Generator[Item, None, list[float]]:
+    """Score the options; each piece is a point to cancel at, and a sign of life."""
+    with closing(score_options(first, options, rows.branches)) as scoring:
+        while True:
+            try:
+                next(scoring)
+            except StopIteration as end:
+                scores: list[float] = end.value
+                return scores
+            yield Prefill(len(job.ids), len(job.ids), resumed)
+            if job.cancelled:
+                raise _Cancelled
+
+
 def _decode(prepared: Prepared, row: Row, rows: Rows, vocabulary: Vocabulary, output: _Output) -> Iterator[TextDelta]:
-    """Token by token; what the constraint forces after a token is computed in one pass with it."""
+    """Token by token; what the constraint forces after a token is computed with it, in passes of about a second."""
     job = prepared.job
     picker = _Picker(prepared, vocabulary)
     speaker = _Speaker(output, vocabulary)
-    pending = picker.forced(job.max_new_tokens)
-    forced = len(pending)
+    pending, free = picker.forced(job.max_new_tokens), 0
     while True:
-        output.ids += pending
-        output.forced += forced
-        if picker.complete or len(output.ids) >= job.max_new_tokens:
-            output.finish = "stop" if picker.complete else "length"
-            break
-        if pending:
-            yield from speaker.say(pending, forced)
-            row = _compute(job, pending, forced, row, rows, vocabulary, output)
-            pending = []
+        ends = picker.complete or len(output.ids) + len(pending) >= job.max_new_tokens
+        for run in rows.passes(pending, MAX_OUTPUT_ROWS):
+            if job.cancelled:
+                break
+            output.ids += run
+            output.forced += len(run) - free
+            yield from speaker.say(run, len(run) - free)
+            if not ends or job.logprobs is not None:
+                row = _compute(job, run, len(run) - free, row, rows, vocabulary, output)
+            free = 0
+        else:
+            if ends:
+                output.finish = "stop" if picker.complete else "length"
+                break
         if job.cancelled:
             output.finish = "cancelled"
             break
@@ -160,14 +183,12 @@ def _decode(prepared: Prepared, row: Row, rows: Rows, vocabulary: Vocabulary, ou
             output.finish = "stop"
             break
         following = picker.forced(job.max_new_tokens - len(output.ids) - 1)
-        pending, forced = [token, *following], len(following)
-    if pending and job.logprobs is not None:
-        _compute(job, pending, forced, row, rows, vocabulary, output)
-    yield from speaker.say(pending, forced if pending else 0, last=True)
+        pending, free = [token, *following], 1
+    yield from speaker.say([], 0, last=True)
 
 
 def _compute(
-    job: Job, tokens: list[int], forced: int, before: Row, rows: Rows, vocabulary: Vocabulary, output: _Output
+    job: Job, tokens: Sequence[int], forced: int, before: Row, rows: Rows, vocabulary: Vocabulary, output: _Output
 ) -> Row:
     """Rows for `tokens`; with log-probabilities asked, every row's logits are kept to tell the tokens'."""
     if job.logprobs is None:

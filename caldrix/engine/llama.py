@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,7 +25,7 @@ import numpy as np
 from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 
-from caldrix.engine.backend import MIN_PASS_ROWS, EngineFailed, Logits, ModelFacts, Vocabulary
+from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, EngineFailed, Logits, ModelFacts, Vocabulary
 from caldrix.models.fit import MICRO_BATCH_ROWS, Shape, footprint
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,8 @@ log = logging.getLogger(__name__)
 LIVE: Final = 0
 MAX_BRANCHES: Final = 31
 BATCH_ROWS: Final = 512
-BRANCH_CELLS: Final = 512
-"""Cells beyond the window, for the branches of a OneOf."""
+BRANCH_CELLS: Final = MAX_OUTPUT_ROWS
+"""Cells beyond the window, for the branches of a OneOf that share a pass; a longer one has its room in the window."""
 
 
 @dataclass(frozen=True)
@@ -142,24 +143,27 @@ class LlamaBackend:
 
     def eval(self, tokens: Sequence[int], start: int, want: Literal["none", "last", "all"]) -> Logits:
         kept: list[Logits] = []
-        for offset in range(0, len(tokens), BATCH_ROWS):
-            part = tokens[offset : offset + BATCH_ROWS]
+        size = MAX_OUTPUT_ROWS if want == "all" else BATCH_ROWS
+        for offset in range(0, len(tokens), size):
+            part = tokens[offset : offset + size]
             final = offset + len(part) == len(tokens)
             outputs = [want == "all" or (want == "last" and final and row == len(part) - 1) for row in range(len(part))]
             positions = range(start + offset, start + offset + len(part))
             kept.append(self._decode(part, positions, [LIVE] * len(part), outputs))
         return np.concatenate(kept) if kept else np.empty((0, len(self.vocabulary.pieces)), np.float32)
 
-    def branches(self, branches: Sequence[Sequence[int]], start: int) -> list[Logits]:
-        results: list[Logits] = []
+    def branches(self, branches: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
+        first = 0
         for group in _groups(branches):
             padded = group + [group[0]] * _padding(group)
             try:
-                results += self._branch_group(padded, start)[: len(group)]
+                for number, rows in self._branch_group(padded, start):
+                    if number < len(group):
+                        yield first + number, rows
             finally:
                 for sequence in range(1, len(padded) + 1):
                     llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-        return results
+            first += len(group)
 
     def keep(self, rows: int) -> bool:
         cut = llama_cpp.llama_memory_seq_rm(self._memory, LIVE, rows, -1)
@@ -193,18 +197,22 @@ class LlamaBackend:
             llama_cpp.llama_memory_seq_pos_max(self._memory, LIVE),
         )
 
-    def _branch_group(self, group: Sequence[Sequence[int]], start: int) -> list[Logits]:
-        tokens: list[int] = []
-        positions: list[int] = []
-        sequences: list[int] = []
-        for number, branch in enumerate(group, start=1):
-            llama_cpp.llama_memory_seq_cp(self._memory, LIVE, number, -1, -1)
-            tokens += branch
-            positions += range(start, start + len(branch))
-            sequences += [number] * len(branch)
-        rows = self._decode(tokens, positions, sequences, [True] * len(tokens))
-        ends = np.cumsum([len(branch) for branch in group])[:-1]
-        return np.split(rows, ends)
+    def _branch_group(self, group: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
+        """Branch n becomes the sequence n + 1."""
+        for number in range(len(group)):
+            llama_cpp.llama_memory_seq_cp(self._memory, LIVE, number + 1, -1, -1)
+        rows = [
+            (number, token, position)
+            for number, branch in enumerate(group)
+            for position, token in enumerate(branch, start)
+        ]
+        for offset in range(0, len(rows), MAX_OUTPUT_ROWS):
+            numbers, tokens, positions = zip(*rows[offset : offset + MAX_OUTPUT_ROWS], strict=True)
+            logits = self._decode(tokens, positions, [number + 1 for number in numbers], [True] * len(tokens))
+            end = 0
+            for number, run in groupby(numbers):
+                begin, end = end, end + len(list(run))
+                yield number, logits[begin:end]
 
     def _decode(
         self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[int], outputs: Sequence[bool]
@@ -228,6 +236,8 @@ class LlamaBackend:
         logits = np.empty((len(wanted), width), np.float32)
         for place, row in enumerate(wanted):
             logits[place] = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, row), (width,))
+        if np.isnan(logits.max(initial=0.0)):  # the maximum of any NaN is NaN
+            raise EngineFailed(f"a pass of {count} rows at position {positions[0]} gave logits that are no numbers")
         return logits
 
 

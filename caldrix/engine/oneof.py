@@ -1,8 +1,8 @@
-"""Exact scores for a choice: every option's log-probability given the prompt, in one pass over all of them."""
+"""Exact scores for a choice: every option's log-probability given the prompt, as many options in a pass as fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from caldrix.engine.sample import Row, choose, log_softmax
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Choice, OneOf, Sampling, Score
 
-Branches = Callable[[Sequence[Sequence[int]]], list[Logits]]
+Branches = Callable[[Sequence[Sequence[int]]], Iterator[tuple[int, Logits]]]
 
 
 def check_options(constraint: OneOf, tokenize: Callable[[str], Sequence[int]], max_new_tokens: int) -> list[list[int]]:
@@ -31,19 +31,23 @@ def check_options(constraint: OneOf, tokenize: Callable[[str], Sequence[int]], m
     return ids
 
 
-def score_options(first: Row, options: Sequence[Sequence[int]], branches: Branches) -> list[float]:
+def score_options(
+    first: Row, options: Sequence[Sequence[int]], branches: Branches
+) -> Generator[None, None, list[float]]:
     """The sum of each option's token log-probabilities, its end of turn not included.
 
     `first` are the logits after the prompt; `branches` gives the logits of every row of each branch. An option's last
-    token needs no row of its own, so options of one token need no pass at all.
+    token needs no row of its own, so options of one token need no pass at all. Yields after each piece: a point to
+    stop at, since thousands of options take their time.
     """
     opening = log_softmax(first)
     scores = [float(opening[option[0]]) for option in options]
     longer = [place for place, option in enumerate(options) if len(option) > 1]
-    if longer:
-        for place, rows in zip(longer, branches([options[place][:-1] for place in longer]), strict=True):
-            following = options[place][1:]
-            scores[place] += sum(float(log_softmax(row)[token]) for row, token in zip(rows, following, strict=True))
+    following = {place: iter(options[place][1:]) for place in longer}
+    for number, rows in branches([options[place][:-1] for place in longer]):
+        place = longer[number]
+        scores[place] += sum(float(log_softmax(row)[next(following[place])]) for row in rows)
+        yield
     return scores
 
 

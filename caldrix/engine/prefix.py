@@ -69,6 +69,10 @@ class PrefixStore:
         """Mark an entry as the most recently used."""
         self._entries = [other for other in self._entries if other is not entry] + [entry]
 
+    def drop(self, entry: Entry) -> None:
+        """Forget an entry."""
+        self._entries = [other for other in self._entries if other is not entry]
+
     def covers(self, ids: Ids) -> bool:
         """Does an entry hold all these rows already? It is then the most recently used."""
         entry, length = self.longest(ids)
@@ -80,10 +84,10 @@ class PrefixStore:
     def put(self, ids: Ids, snapshot: bytes) -> None:
         """Keep a snapshot; entries it extends are dropped, and the least recent ones until all fit the budget."""
         entry = Entry(ids, snapshot)
-        self._entries = [other for other in self._entries if common_prefix(other.ids, ids) < other.ids.size]
         if entry.size > self.budget:
             self.evicted += 1
             return
+        self._entries = [other for other in self._entries if common_prefix(other.ids, ids) < other.ids.size]
         self._entries.append(entry)
         total = self.size
         while total > self.budget:

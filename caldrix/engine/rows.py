@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from caldrix.engine.backend import MIN_PASS_ROWS, Backend, EngineFailed, Logits
-from caldrix.engine.prefix import PrefixStore, as_ids, common_prefix
+from caldrix.engine.prefix import Entry, PrefixStore, as_ids, common_prefix
 from caldrix.engine.rates import Rates
+
+log = logging.getLogger(__name__)
 
 WORTH_SAVING_ROWS = 16
 """Fewer rows than this are computed again faster than a snapshot pays for its bytes."""
@@ -38,13 +41,14 @@ class Rows:
         if not self.can_cut and shared < live.size:
             shared = 0
         entry, stored = self.store.longest(wanted, whole=not self.can_cut)
+        if entry is not None and stored > shared:
+            self.store.touch(entry)  # before the live rows are saved, which may evict the least recent
+        else:
+            entry = None
         if shared < live.size:
             self._save()
-        if entry is not None and stored > shared:
-            self.store.touch(entry)
-            self._backend.load(entry.snapshot)
-            self._live = [int(token) for token in entry.ids]
-            shared = stored
+        if entry is not None:
+            shared = stored if self._load(entry) else 0
         start = self._cut(max(0, min(shared, wanted.size - MIN_PASS_ROWS)))
         if start:
             self.hits += 1
@@ -70,21 +74,45 @@ class Rows:
         started = time.perf_counter()
         try:
             logits = self._backend.eval(tokens, self.count, want)
-        except EngineFailed:
+        except BaseException:
             self.forget()
             raise
         self.rates.note(len(tokens), time.perf_counter() - started)
         self._live.extend(tokens)
         return logits
 
-    def branches(self, branches: Sequence[Sequence[int]]) -> list[Logits]:
-        """Logits of every row of each branch after the live rows, which stay as they are."""
-        return self._backend.branches(branches, self.count)
+    def passes(self, tokens: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
+        """`tokens` cut into runs of about a second each, and of at most `limit`."""
+        start = 0
+        while start < len(tokens):
+            end = start + min(limit, self.rates.chunk(len(tokens) - start))
+            yield tokens[start:end]
+            start = end
+
+    def branches(self, branches: Sequence[Sequence[int]]) -> Iterator[tuple[int, Logits]]:
+        """Logits of every row of each branch after the live rows, which stay as they are; see Backend.branches."""
+        try:
+            yield from self._backend.branches(branches, self.count)
+        except EngineFailed:
+            self.forget()
+            raise
 
     def forget(self) -> None:
         """Empty the live sequence, as after a failure."""
         self._backend.clear()
         self._live = []
+
+    def _load(self, entry: Entry) -> bool:
+        """Make a stored prefix live; one that cannot be loaded is dropped and costs a prefill, never a refusal."""
+        try:
+            self._backend.load(entry.snapshot)
+        except EngineFailed as error:
+            log.warning("a stored prefix was dropped: %s", error)
+            self.store.drop(entry)
+            self.forget()
+            return False
+        self._live = [int(token) for token in entry.ids]
+        return True
 
     def _cut(self, rows: int) -> int:
         if rows == self.count:

@@ -35,8 +35,11 @@ def choose(row: Row, sampling: Sampling, random: np.random.Generator) -> int:
     """A token of the row. Temperature 0: the largest logit, the lowest id of equals."""
     if sampling.temperature == 0:
         return int(row.argmax())
-    probabilities = np.exp(log_softmax((row / np.float32(sampling.temperature)).astype(np.float32)))
-    probabilities = _cut(probabilities, sampling)
+    wide = row.astype(np.float64)
+    with np.errstate(over="ignore"):  # a temperature next to 0 sends all but the largest to -inf
+        wide = (wide - wide.max()) / sampling.temperature
+    shares = np.exp(wide)
+    probabilities = _cut(shares / shares.sum(), sampling)
     # Inverse transform over the sorted candidates, so that one draw is used whatever the vocabulary's size.
     order = np.argsort(-probabilities, kind="stable")
     cumulative = np.cumsum(probabilities[order])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,7 @@ from llguidance import LLTokenizer
 from llguidance._tokenizer import TokenizerWrapper
 
 from caldrix.engine.api import LoadProgress, ServingFlags
-from caldrix.engine.backend import EngineFailed, Logits, ModelFacts, Vocabulary
+from caldrix.engine.backend import MAX_OUTPUT_ROWS, EngineFailed, Logits, ModelFacts, Vocabulary
 from caldrix.engine.member import LoadedMember
 from caldrix.protocol.errors import Refused
 
@@ -70,6 +70,7 @@ class ToyBackend:
         self.script = script
         self.failures = 0
         """How many of the next passes fail, as a native engine may."""
+        self.broken_snapshots = False
         self._can_cut = can_cut
         self._rows: list[int] = []
         self._reply = b""
@@ -92,11 +93,7 @@ class ToyBackend:
     def eval(self, tokens: Sequence[int], start: int, want: Literal["none", "last", "all"]) -> Logits:
         if start != len(self._rows) or start + len(tokens) > self.script.window:
             raise EngineFailed(f"rows {start} to {start + len(tokens)} do not follow {len(self._rows)}")
-        if self.script.pace_s:
-            threading.Event().wait(self.script.pace_s)
-        if self.failures:
-            self.failures -= 1
-            raise EngineFailed("the double was told to fail")
+        self._pass()
         lines = []
         for place, token in enumerate(tokens):
             self._rows.append(token)
@@ -104,12 +101,21 @@ class ToyBackend:
                 lines.append(self._logits(self._rows))
         return np.array(lines, dtype=np.float32).reshape(len(lines), SIZE)
 
-    def branches(self, branches: Sequence[Sequence[int]], start: int) -> list[Logits]:
-        assert start == len(self._rows)
-        return [
-            np.array([self._logits(self._rows + list(branch[: end + 1])) for end in range(len(branch))], np.float32)
-            for branch in branches
-        ]
+    def branches(self, branches: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
+        """A long branch comes in pieces, as from a real one."""
+        for place, branch in enumerate(branches):
+            assert start == len(self._rows)
+            self._pass()
+            for begin in range(0, len(branch), MAX_OUTPUT_ROWS):
+                ends = range(begin + 1, min(begin + MAX_OUTPUT_ROWS, len(branch)) + 1)
+                yield place, np.array([self._logits(self._rows + list(branch[:end])) for end in ends], np.float32)
+
+    def _pass(self) -> None:
+        if self.script.pace_s:
+            threading.Event().wait(self.script.pace_s)
+        if self.failures:
+            self.failures -= 1
+            raise EngineFailed("the double was told to fail")
 
     def keep(self, rows: int) -> bool:
         if not self._can_cut and rows < len(self._rows):
@@ -124,6 +130,9 @@ class ToyBackend:
         return json.dumps(self._rows).encode()
 
     def load(self, snapshot: bytes) -> None:
+        self.clear()
+        if self.broken_snapshots:
+            raise EngineFailed("the double was told to lose its snapshots")
         self._rows = json.loads(snapshot)
 
     def close(self) -> None:

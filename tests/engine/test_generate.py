@@ -277,3 +277,74 @@ def test_submit_after_close_is_answered() -> None:
     answers: list[object] = []
     member._worker.submit(member._prepare(Job([1], 1, answers.append)))
     assert isinstance(answers[0], Failed)
+
+
+def test_thousands_of_options_and_long_ones_can_be_cancelled(open_member: Open) -> None:
+    options = [f"option {number}" for number in range(2000)] + ["x" * 3000]
+    run = start(open_member("no", pace_s=0.005), ASK, tokens=4000, constraint=OneOf(kind="OneOf", options=options))
+    while not run.prefills or run.prefills[-1].done < run.prefills[-1].total:
+        run.until(Prefill)
+    run.until(Prefill)
+    run.job.cancel()
+    done = run.finished()
+    assert (done.finish, done.text, done.choice) == ("cancelled", "", None)
+
+
+def test_an_option_longer_than_a_pass_is_scored_whole(open_member: Open) -> None:
+    """Its every token but the one that the script wants has the same slope of logits, so its share is next to none."""
+    options = ["yes" * 200, "no"]
+    done = start(
+        open_member("yes" * 200), ASK, tokens=800, constraint=OneOf(kind="OneOf", options=options), logprobs=0
+    ).finished()
+    assert done.choice is not None and done.choice.option == options[0] and done.logprobs is not None
+    assert [token.text for token in done.logprobs] == list(options[0])
+    assert done.choice.scores[0].logprob == pytest.approx(sum(token.logprob for token in done.logprobs))
+
+
+@pytest.mark.parametrize("logprobs", [None, 1])
+def test_a_long_forced_run_comes_in_passes_and_can_be_cancelled(open_member: Open, logprobs: int | None) -> None:
+    constraint = Json(kind="Json", schema={"type": "array", "prefixItems": [{"const": "x" * 1000}, {"type": "string"}]})
+    run = start(open_member("", pace_s=0.01), ASK, tokens=5000, constraint=constraint, logprobs=logprobs)
+    first = run.until(TextDelta)
+    assert isinstance(first, TextDelta) and first.tokens <= 128
+    run.job.cancel()
+    done = run.finished()
+    assert done.finish == "cancelled" and done.text == run.streamed and len(done.ids) < 1000
+    assert done.logprobs is None if logprobs is None else [token.token for token in done.logprobs or []] == [*done.ids]
+
+
+def test_log_probabilities_line_up_over_a_long_forced_run(open_member: Open) -> None:
+    constraint = Json(kind="Json", schema={"const": "x" * 300})
+    done = start(open_member(""), ASK, tokens=200, constraint=constraint, logprobs=0).finished()
+    assert done.finish == "length" and done.text == '"' + "x" * 199
+    assert [token.token for token in done.logprobs or []] == [*done.ids]
+    assert done.usage.forced_tokens == sum(token.forced for token in done.logprobs or []) == 200
+
+
+def test_a_stored_prefix_that_cannot_be_loaded_costs_a_prefill() -> None:
+    backend = ToyBackend(Script(["a", "b", "c", "d"]))
+    member = LoadedMember(backend, 1 << 24)
+    other = [Part("user", "another question, as long as the first one is, or longer")]
+    start(member, ASK).finished()
+    start(member, other).finished()
+    backend.broken_snapshots = True
+    lost = start(member, ASK).finished()
+    assert (lost.text, lost.usage.recomputed_from) == ("c", 0)
+    backend.broken_snapshots = False
+    again = start(member, ASK).finished()
+    assert again.text == "d" and again.usage.recomputed_from > 0
+    member.close()
+
+
+def test_a_failure_while_options_are_scored_leaves_no_stale_rows() -> None:
+    backend = ToyBackend(Script(["yes", "yes"]))
+    member = LoadedMember(backend, 0)
+    constraint = OneOf(kind="OneOf", options=["yes", "no"])
+    start(member, ASK, constraint=constraint).finished()
+    run = start(member, ASK, tokens=3)
+    run.finished()
+    backend.failures = 1
+    failed = start(member, ASK, constraint=constraint).until(Failed)
+    assert isinstance(failed, Failed) and failed.code == "engine_failed"
+    assert start(member, ASK, constraint=constraint).finished().usage.recomputed_from == 0
+    member.close()

@@ -60,3 +60,10 @@ def test_whole_asks_for_entries_that_are_prefixes_themselves() -> None:
     assert store.longest(as_ids([1, 2, 3]), whole=True) == (None, 0)
     store.put(as_ids([1, 2]), b"y")
     assert store.longest(as_ids([1, 2, 3]), whole=True)[1] == 2
+
+
+def test_an_entry_too_large_to_keep_costs_no_other() -> None:
+    store = PrefixStore(200)
+    store.put(as_ids([1]), bytes(100))
+    store.put(as_ids([1, 2]), bytes(400))
+    assert store.entries == 1 and store.covers(as_ids([1]))

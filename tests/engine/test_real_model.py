@@ -111,6 +111,15 @@ def test_an_options_score_does_not_depend_on_its_company(member: LoadedMember) -
     assert all(scores([name])[name] == pytest.approx(together[name], abs=1e-4) for name in options)
 
 
+def test_an_option_longer_than_a_pass_is_scored(member: LoadedMember) -> None:
+    """The native batch has room for 512 rows, and what is written beyond them breaks the process."""
+    options = ["7" * 530, "no"]
+    constraint = OneOf(kind="OneOf", options=options)
+    done = start(member, [Part("user", "Say no.")], tokens=540, constraint=constraint).finished()
+    assert done.choice is not None and done.choice.option == "no"
+    assert -10_000 < done.choice.scores[0].logprob < done.choice.scores[1].logprob
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_turn_is_of_its_schema(member: LoadedMember, seed: int) -> None:
     run = start(

@@ -28,6 +28,8 @@ def drawn(sampling: Sampling, row: np.ndarray = ROW, draws: int = 300) -> set[in
         (Sampling(temperature=1.0, top_p=0.79), {0, 1}),
         (Sampling(temperature=1.0, min_p=0.2), {0, 1, 2}),
         (Sampling(temperature=0.01), {0}),
+        (Sampling(temperature=5e-324), {0}),
+        (Sampling(temperature=1.0, top_k=2**70), {0, 1, 2, 3}),
     ],
 )
 def test_what_can_be_drawn(sampling: Sampling, possible: set[int]) -> None:
