@@ -83,5 +83,8 @@ def fault(key: str, value: Any) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "a value nested so deeply"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from aerix_server.config.keys import KEYS, SECTIONS, fault, flatten
-from aerix_server.config.toml_lines import line_of
+from aerix_server.config.toml_lines import KEY_PARTS, has_deep_key, key_lines
 
 ENV_PREFIX = "AERIX_"
-FILE_BYTES = 1024 * 1024
+FILE_BYTES = 256 * 1024
+FAULTS_TOLD = 20
+"""Of one layer, each a line; of the rest only how many they are."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,16 @@ class Layer:
 def _checked(items: Iterable[tuple[str, Value]]) -> Layer:
     values: dict[str, Value] = {}
     problems: list[str] = []
+    untold = 0
     for key, item in items:
-        reason = fault(key, item.value)
-        if reason is None:
-            values[key] = item
-        else:
+        if key not in KEYS and len(problems) >= FAULTS_TOLD:
+            untold += 1
+        elif reason := fault(key, item.value):
             problems.append(f"{item.where}: {reason}")
+        else:
+            values[key] = item
+    if untold:
+        problems.append(f"and {untold} more keys that are not known")
     return Layer(values, tuple(problems))
 
 
@@ -58,7 +64,8 @@ def file_layer(path: Path) -> Layer:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         return Layer({}, (f"{path}: not valid TOML: {str(error)[:1].lower()}{str(error)[1:]}",))
-    return _checked((key, Value(value, str(path), _place(path, text, key))) for key, value in flatten(tree))
+    line_of = key_lines(text)
+    return _checked((key, Value(value, str(path), _place(path, line_of(key)))) for key, value in flatten(tree))
 
 
 def _text(path: Path) -> str:
@@ -70,13 +77,15 @@ def _text(path: Path) -> str:
     if path.stat().st_size > FILE_BYTES:
         raise ValueError(f"it is larger than {FILE_BYTES} bytes")
     try:
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 at byte {error.start}") from error
+    if has_deep_key(text):
+        raise ValueError(f"it has a key of more than {KEY_PARTS} parts")
+    return text
 
 
-def _place(path: Path, text: str, key: str) -> str:
-    line = line_of(text, key)
+def _place(path: Path, line: int | None) -> str:
     return f"{path}:{line}" if line else str(path)
 
 

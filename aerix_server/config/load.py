@@ -52,8 +52,13 @@ def load_settings(cwd: Path | None, overrides: Mapping[str, Any], env: Mapping[s
 
     base = {key: Value(value, DEFAULT_SOURCE, DEFAULT_SOURCE) for key, value in _defaults().items()} | dict(user.values)
     allowed, refused = _from_project(project, base, user_path)
+    own = base | dict(environment.values) | dict(given.values)
+    if problem := _ratio_problem(own):
+        raise SettingsError((problem,))
     values = base | allowed | dict(environment.values) | dict(given.values)
-    _check_ratios(values)
+    if problem := _ratio_problem(values):
+        refused = (*refused, f"{problem}; the project's ratios are ignored")
+        values |= {key: own[key] for key in _RATIOS}
     settings = Settings.model_validate(nest({key: value.value for key, value in values.items()}))
     ignored = tuple(f"{problem} (ignored)" for problem in project.problems)
     sources = {key: value.source for key, value in values.items()}
@@ -113,12 +118,14 @@ def _without_effect(values: Mapping[str, Value]) -> tuple[str, ...]:
     )
 
 
-def _check_ratios(values: Mapping[str, Value]) -> None:
-    soft, target = values["context.soft_ratio"], values["context.target_ratio"]
-    if target.value >= soft.value:
-        raise SettingsError(
-            (
-                f"{target.where}: context.target_ratio ({target.value}) must be under context.soft_ratio "
-                f"({soft.value}, from {soft.where}), or every turn would compact again",
-            )
-        )
+_RATIOS = ("context.soft_ratio", "context.target_ratio")
+
+
+def _ratio_problem(values: Mapping[str, Value]) -> str | None:
+    soft, target = (values[key] for key in _RATIOS)
+    if target.value < soft.value:
+        return None
+    return (
+        f"{target.where}: context.target_ratio ({target.value}) must be under context.soft_ratio "
+        f"({soft.value}, from {soft.where}), or every turn would compact again"
+    )

@@ -1,9 +1,10 @@
-"""Where a key stands in a TOML text: the standard parser gives values without their lines. Pure."""
+"""Where the keys of a TOML text stand: the standard parser gives values without their lines. Pure."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -11,16 +12,28 @@ _HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]\]?")
 _ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
 _MULTILINE = re.compile(r'"""|\'\'\'')
 
+KEY_PARTS = 32
+_QUOTED_OR_BARE = r"""(?:[A-Za-z0-9_-]{1,200}|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')"""
+_DEEP = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_QUOTED_OR_BARE}[ \t]*\.[ \t]*){{{KEY_PARTS}}}")
 
-def line_of(text: str, key: str) -> int | None:
-    """The line, from 1, that sets the dotted `key` or the nearest table above it; None when none does."""
-    wanted = tuple(key.split("."))
-    best: tuple[int, int] | None = None
+
+def has_deep_key(text: str) -> bool:
+    """Whether a dotted key has more than KEY_PARTS parts: the parser takes memory by the square of their number."""
+    return _DEEP.search(text) is not None
+
+
+def key_lines(text: str) -> Callable[[str], int | None]:
+    """Gives the line, from 1, that sets a dotted key or the nearest table above it; None when none does."""
+    first: dict[tuple[str, ...], int] = {}
     for number, path in _paths(text):
-        shared = len(path) if wanted[: len(path)] == path else 0
-        if shared and (best is None or shared > best[0]):
-            best = (shared, number)
-    return best[1] if best else None
+        first.setdefault(path, number)
+
+    def line_of(key: str) -> int | None:
+        path = tuple(key.split("."))
+        above = (path[:length] for length in range(len(path), 0, -1))
+        return next((first[part] for part in above if part in first), None)
+
+    return line_of
 
 
 def _paths(text: str) -> list[tuple[int, tuple[str, ...]]]:

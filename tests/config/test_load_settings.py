@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aerix_server.config.keys import KEYS, flatten, nest
+from aerix_server.config.layers import FAULTS_TOLD
 from aerix_server.config.load import Loaded, SettingsError, load_settings
 from aerix_server.config.settings import TRUSTED_KEYS, Settings
-from aerix_server.config.toml_lines import line_of
+from aerix_server.config.toml_lines import KEY_PARTS, has_deep_key, key_lines
 from aerix_server.config.trust import tightened
 
 
@@ -208,9 +209,18 @@ def test_the_project_file_is_looked_for_up_to_the_top(place: Place) -> None:
 
 
 def test_ratios_that_would_compact_for_ever_are_refused(place: Place) -> None:
-    place.project.write_text("[context]\ntarget_ratio = 0.9\n")
+    place.user.write_text("[context]\ntarget_ratio = 0.9\n")
     with pytest.raises(SettingsError, match="must be under"):
         place.load()
+
+
+def test_ratios_of_a_project_that_would_compact_for_ever_are_ignored(place: Place) -> None:
+    place.user.write_text("[context]\ntarget_ratio = 0.4\n")
+    place.project.write_text("[context]\ntarget_ratio = 0.9\n[delegation]\ndepth = 7\n")
+    loaded = place.load()
+    assert (loaded.settings.context.target_ratio, loaded.settings.delegation.depth) == (0.4, 7)
+    assert "must be under" in loaded.notices[0] and str(place.project) in loaded.notices[0]
+    assert loaded.sources["context.target_ratio"] == str(place.user)
 
 
 def test_keys_nest_and_flatten_back() -> None:
@@ -231,7 +241,37 @@ def test_keys_nest_and_flatten_back() -> None:
     ],
 )
 def test_the_line_of_a_key(text: str, key: str, line: int | None) -> None:
-    assert line_of(text, key) == line
+    assert key_lines(text)(key) == line
+
+
+@pytest.mark.parametrize("part", ["a", '"a.b"', "'a'", '"\\""', "a ", "a-1"])
+def test_a_key_of_too_many_parts(part: str) -> None:
+    assert not has_deep_key(".".join([part] * KEY_PARTS) + " = 1")
+    assert has_deep_key("x = 1\n[" + ".".join([part] * (KEY_PARTS + 1)) + "]")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a" + ".a" * 30_000 + " = 1", f"it has a key of more than {KEY_PARTS} parts"),
+        ("main.flags = [{ a" + ".a" * 30_000 + " = 1 }]", f"it has a key of more than {KEY_PARTS} parts"),
+        ("a = " + "[" * 50_000, "not valid TOML"),
+        ("#" * 300_000, "larger than"),
+    ],
+)
+def test_a_hostile_project_file_costs_no_memory(place: Place, text: str, told: str) -> None:
+    place.project.write_text(text)
+    loaded = place.load()
+    assert loaded.settings == Settings()
+    assert [told in notice for notice in loaded.notices] == [True]
+
+
+def test_a_project_file_of_unknown_keys_is_told_in_a_few_lines(place: Place) -> None:
+    place.project.write_text("".join(f"k{number} = 1\n" for number in range(20_000)) + "delegation.depth = 7\n")
+    loaded = place.load()
+    assert loaded.settings.delegation.depth == 7
+    assert len(loaded.notices) == FAULTS_TOLD + 1
+    assert loaded.notices[-1] == f"and {20_000 - FAULTS_TOLD} more keys that are not known (ignored)"
 
 
 @pytest.mark.parametrize("name", ["AERIX_COMMAND", "AERIX_VENV", "AERIX_SET_UP", "AERIX_LOG_LEVEL"])
