@@ -1,4 +1,9 @@
-"""Calling git so that neither the user's settings nor the environment change its answer, and nothing runs for ever."""
+"""Calling git so that neither the user's settings nor the environment change its answer, and nothing runs for ever.
+
+A repository's own settings may name commands. Hooks, file-system monitors, external diffs, text converters and pagers
+are never run for us. Clean filters are, as `git status` runs them: without them every file of a large-file store or an
+encrypted one would count as changed, and its plain text would be kept.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ _KEPT = frozenset(
 _SETTINGS = (
     "core.quotePath=false",
     "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
     "core.safecrlf=false",
     "core.splitIndex=false",
     "core.pager=cat",

@@ -14,7 +14,9 @@ from aerix_server.protocol.messages import DiffResult
 from aerix_server.session import worktree
 from aerix_server.session.diff import diff_since, stat_of
 from aerix_server.session.diff_store import load_diff, save_diff
+from aerix_server.session.project import project_of
 from aerix_server.session.snapshot import NO_REPOSITORY, take_snapshot
+from aerix_server.tools.files import list_files
 from aerix_server.tools.git import GitFailed, git
 
 HOSTILE = """
@@ -423,6 +425,26 @@ def test_without_git(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert start.kind == "none" and start.notice and "git cannot be started" in start.notice
     diff = repo.diff(start, "a.txt")
     assert diff.files == [] and diff.notice and "git cannot be started" in diff.notice
+
+
+def test_of_a_repositorys_own_commands_only_clean_filters_are_run(repo: Repo, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    ran.mkdir()
+    repo.write(".gitattributes", "*.txt filter=own diff=own\n")
+    repo.commit()
+    for name in ("post-index-change", "reference-transaction", "pre-commit", "fsmonitor-watchman", "pre-auto-gc"):
+        hook = repo.write(f".git/hooks/{name}", f"#!/bin/sh\ntouch {ran}/{name}\n")
+        hook.chmod(0o755)
+    for key in ("core.fsmonitor", "core.sshCommand", "diff.external", "diff.own.command", "diff.own.textconv"):
+        repo.git("config", key, f"touch {ran}/{key}; cat")
+    repo.git("config", "filter.own.clean", f"touch {ran}/clean; tr a-z A-Z")
+    start = repo.snapshot()
+    repo.write("a.txt", "quiet\n")
+    repo.write("new.txt", "new\n")
+    assert "+QUIET" in plus(repo.diff(start, "new.txt"))
+    list_files(repo.top, lambda: False)
+    project_of(repo.top)
+    assert [path.name for path in ran.iterdir()] == ["clean"]
 
 
 def test_a_git_that_hangs_is_bounded(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
