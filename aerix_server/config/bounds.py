@@ -39,6 +39,8 @@ SPOOL_BYTES: Final = 64 * 1024 * 1024
 COMMAND_DRAIN_S: Final = 0.5
 """How long a command that ended is still read from, when a child of it holds its output open."""
 
+FILE_TOOL_S: Final = 120.0
+"""What read, write, edit, glob, grep and repo_map may take; a file system that does not answer ends there."""
 READ_LINES: Final = 200
 READ_LINE_CHARS: Final = 2000
 READ_PAGE_BYTES: Final = 1024 * 1024

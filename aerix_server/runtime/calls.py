@@ -77,8 +77,8 @@ async def _attempt(agent: Agent, call: Call) -> Output:
     tool = agent.tools.get(call.tool)
     if tool is None:
         near = difflib.get_close_matches(call.tool, agent.tools, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise ToolError(f"there is no tool {call.tool!r} here{meant} The tools are {', '.join(agent.tools)}.")
+        meant = f"did you mean {near[0]}? The" if near else "the"
+        raise ToolError(f"there is no tool {call.tool!r} here; {meant} tools are {', '.join(agent.tools)}")
     return await _to_its_end(tool, parse_input(tool, call.input), agent.tool_context)
 
 
@@ -86,7 +86,15 @@ async def _to_its_end(tool: Tool[Any], parsed: Any, ctx: ToolContext) -> Output:
     """Run a tool. A cancelled one may end by itself first, so that nothing it started is left running."""
     task = asyncio.create_task(tool.run(parsed, ctx))
     try:
-        return await asyncio.shield(task)
+        async with asyncio.timeout(tool.limit_s) as limit:
+            return await asyncio.shield(task)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        task.cancel()
+        raise ToolError(
+            f"{tool.name} did not end within {tool.limit_s:g} s and was left alone; a disk or a network may not answer"
+        ) from None
     except asyncio.CancelledError:
         if ctx.cancelled.is_set():
             await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)

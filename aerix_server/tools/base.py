@@ -128,6 +128,8 @@ class Tool(Generic[Input]):
     description: ClassVar[str]
     """What the model reads: what it does, its limits, one line where that is enough."""
     input_model: type[Input]
+    limit_s: ClassVar[float | None] = None
+    """The most seconds that a call may take; None for a tool that bounds its own work, or waits for the user."""
 
     async def run(self, call: Input, ctx: ToolContext) -> Output:
         """Raises ToolError and Refusal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from aerix_server.config.bounds import FILE_TOOL_S
 from aerix_server.tools.base import Output, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.endings import Plain, neighbour_ending, plain, with_endings
 from aerix_server.tools.known import check_fits, check_text, look_up
@@ -30,6 +31,7 @@ class Edit(Tool[EditInput]):
         "old has no line numbers."
     )
     input_model = EditInput
+    limit_s = FILE_TOOL_S
 
     async def run(self, call: EditInput, ctx: ToolContext) -> Output:
         return await asyncio.to_thread(_edit, call, ctx)

@@ -47,7 +47,7 @@ def list_files(root: Path, stop: Stop) -> FileSet:
     if not root.is_dir():
         raise ToolError(f"the directory {escape_name(os.fspath(root))} does not exist")
     try:
-        names = set(_git_names(root, ["--cached", "--others", "--exclude-standard"], frozenset()))
+        names = set(_git_names(root, ["--cached", "--others", "--exclude-standard"], stop))
     except GitMissing:
         note = "git is not installed, so ignored files are in this" if _has_repository(root) else None
         return _walked(root, stop, note)
@@ -60,16 +60,17 @@ def list_files(root: Path, stop: Stop) -> FileSet:
     return FileSet(root, tuple(_entries(root, sorted(names), stop)), in_git=True)
 
 
-def list_ignored(root: Path) -> list[str]:
-    """Names under `root` that git ignores. Empty outside a repository."""
+def list_ignored(root: Path, stop: Stop) -> list[str]:
+    """Names under `root` that git ignores. Empty outside a repository. Raises ToolError when it was stopped."""
     try:
-        return sorted(_git_names(root, ["--others", "--ignored", "--exclude-standard"], frozenset()))
+        return sorted(_git_names(root, ["--others", "--ignored", "--exclude-standard"], stop))
     except GitFailed:
         return []
 
 
-def _git_names(root: Path, which: list[str], parents: frozenset[str]) -> Iterator[str]:
+def _git_names(root: Path, which: list[str], stop: Stop, parents: frozenset[str] = frozenset()) -> Iterator[str]:
     """Names relative to `root`; a repository inside it (submodule or not) is listed by its own rules."""
+    _check(stop)
     own = os.path.realpath(root)
     for raw in git(["ls-files", "-z", *which], root).split(b"\0"):
         name = os.fsdecode(raw).rstrip("/")
@@ -78,7 +79,7 @@ def _git_names(root: Path, which: list[str], parents: frozenset[str]) -> Iterato
             continue
         if path.is_dir() and not path.is_symlink():
             if os.path.realpath(path) not in parents | {own} and (path / ".git").exists():
-                yield from (f"{name}/{inner}" for inner in _git_names(path, which, parents | {own}))
+                yield from (f"{name}/{inner}" for inner in _git_names(path, which, stop, parents | {own}))
         else:
             yield name
 

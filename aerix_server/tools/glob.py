@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from aerix_server.config.bounds import GLOB_PATHS
+from aerix_server.config.bounds import FILE_TOOL_S, GLOB_PATHS
 from aerix_server.tools.base import Output, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.files import FileSet, list_files, list_ignored
 from aerix_server.tools.names import display, escape_name, no_such_path, resolve
@@ -22,6 +22,7 @@ class Glob(Tool[GlobInput]):
     name = "glob"
     description = "Lists files whose path matches pattern, such as by ending; * crosses /. path is where to look."
     input_model = GlobInput
+    limit_s = FILE_TOOL_S
 
     async def run(self, call: GlobInput, ctx: ToolContext) -> Output:
         return await asyncio.to_thread(_glob, call, ctx)
@@ -74,7 +75,7 @@ def _nothing(asked: str, pattern: str, names: list[str], found: FileSet, ctx: To
     deeper = _matching(names, f"**/{pattern}") if "/" not in pattern else []
     if deeper:
         return f"no file matches {asked} itself; by its name alone:\n{_listed(deeper, found.root, found, ctx)}"
-    ignored = len(_matching(list_ignored(found.root), pattern)) if found.in_git else 0
+    ignored = len(_matching(list_ignored(found.root, ctx.cancelled.is_set), pattern)) if found.in_git else 0
     if ignored:
         return f"no file to show: all {ignored} matches of {asked} are ignored by git{notes}"
     return f"no file matches {asked} ({len(names)} files looked at){notes}"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from aerix_server.config.bounds import GREP_FILE_BYTES, GREP_LINE_CHARS, GREP_MATCHES, GREP_SECONDS
+from aerix_server.config.bounds import FILE_TOOL_S, GREP_FILE_BYTES, GREP_LINE_CHARS, GREP_MATCHES, GREP_SECONDS
 from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolInput
 from aerix_server.tools.files import FileEntry, list_files, list_ignored
 from aerix_server.tools.languages import language
@@ -37,6 +37,7 @@ class Grep(Tool[GrepInput]):
         "glob limits the files."
     )
     input_model = GrepInput
+    limit_s = FILE_TOOL_S
 
     async def run(self, call: GrepInput, ctx: ToolContext) -> Output:
         return await asyncio.to_thread(_grep, call, ctx)
@@ -87,7 +88,7 @@ def _directory_scope(root: Path, glob: str | None, ctx: ToolContext) -> Scope:
     found = list_files(root, ctx.cancelled.is_set)
     entries = [entry for entry in found.files if not entry.link]
     notes = list(found.notes)
-    if not found.files and found.in_git and (ignored := len(list_ignored(root))):
+    if not found.files and found.in_git and (ignored := len(list_ignored(root, ctx.cancelled.is_set))):
         notes.append(f"all {ignored} files there are ignored by git; name one as path to search it")
     if glob:
         matches = matcher(glob)
@@ -111,7 +112,7 @@ def _split(root: Path, entries: Sequence[FileEntry], ctx: ToolContext, notes: tu
             unsaved[entry.name] = text
         elif entry.size > GREP_FILE_BYTES:
             large += 1
-        elif language(entry.name) is None and _is_binary(root, entry.name):
+        elif entry.size and language(entry.name) is None and _is_binary(root, entry.name):
             binary += 1
         else:
             names.append(entry.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import re
 
 from aerix_server.tools.text import speakable
@@ -10,6 +11,8 @@ from aerix_server.tools.text import speakable
 _NEAR_LINES = 3
 _LEAST_LIKENESS = 0.6
 _COMPARED_LINES = 20_000
+_SCORED_LINES = 100
+"""So many lines, the likeliest by their letters, are compared in order too: that costs the square of their length."""
 _SHOWN_CHARS = 200
 _NUMBERED = re.compile(r"\s*\d+\t")
 
@@ -51,11 +54,15 @@ def _nearest(lines: list[str], wanted: list[str]) -> list[int]:
     """Indexes of the lines most like the longest wanted line, in the file's order."""
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(max((line.strip() for line in wanted), key=len)[:_SHOWN_CHARS])
-    scores: list[tuple[float, int]] = []
+    likely: list[tuple[float, int]] = []
     for index, line in enumerate(lines[:_COMPARED_LINES]):
         matcher.set_seq1(line.strip()[:_SHOWN_CHARS])
-        if matcher.real_quick_ratio() >= _LEAST_LIKENESS and matcher.quick_ratio() >= _LEAST_LIKENESS:
-            scores.append((matcher.ratio(), index))
+        if matcher.real_quick_ratio() >= _LEAST_LIKENESS and (letters := matcher.quick_ratio()) >= _LEAST_LIKENESS:
+            likely.append((letters, index))
+    scores: list[tuple[float, int]] = []
+    for _, index in heapq.nlargest(_SCORED_LINES, likely):
+        matcher.set_seq1(lines[index].strip()[:_SHOWN_CHARS])
+        scores.append((matcher.ratio(), index))
     best = sorted((score for score in scores if score[0] >= _LEAST_LIKENESS), reverse=True)[:_NEAR_LINES]
     return sorted(index for _, index in best)
 

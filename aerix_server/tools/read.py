@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from aerix_server.config.bounds import READ_LINES
+from aerix_server.config.bounds import FILE_TOOL_S, READ_LINES
 from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.names import display, escape_name, no_such_path, os_sentence, resolve, special_kind
 from aerix_server.tools.pages import Page, read_page
@@ -27,6 +27,7 @@ class Read(Tool[ReadInput]):
     name = "read"
     description = "Shows limit (200) lines of a file with their numbers, from line offset; of a directory its entries."
     input_model = ReadInput
+    limit_s = FILE_TOOL_S
 
     async def run(self, call: ReadInput, ctx: ToolContext) -> Output:
         return await asyncio.to_thread(_read, call, ctx)
@@ -55,7 +56,8 @@ def _read(call: ReadInput, ctx: ToolContext) -> Output:
 def _file_page(path: Path, call: ReadInput, ctx: ToolContext) -> str:
     """The page; the agent has then seen the file as it is now."""
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a file of the kernel's, or a pipe put in its place, could hold the thread for ever.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             page = read_page(file, call.offset, call.limit, lambda: _check(ctx))
     except OSError as error:
         raise os_sentence("read", path, ctx, error) from error

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from aerix_server.config.bounds import FILE_TOOL_S
 from aerix_server.tools.base import Output, Tool, ToolContext, ToolInput
 from aerix_server.tools.files import FileEntry, list_files
 from aerix_server.tools.languages import language
@@ -25,6 +26,7 @@ class RepoMap(Tool[RepoMapInput]):
     name = "repo_map"
     description = "Shows the tree of files with sizes and languages."
     input_model = RepoMapInput
+    limit_s = FILE_TOOL_S
 
     async def run(self, call: RepoMapInput, ctx: ToolContext) -> Output:
         if _KEY not in ctx.cache:

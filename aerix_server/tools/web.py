@@ -32,4 +32,4 @@ class WebSearch(Tool[SearchInput]):
 
 
 def _reserved(name: str) -> str:
-    return f"{name} is a reserved name; no tool of this name is installed"
+    return f"{name} is a reserved name; no tool of this name is installed. Work with the files here: read, grep, bash"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from aerix_server.config.bounds import FILE_TOOL_S
 from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolInput
 from aerix_server.tools.endings import with_endings
 from aerix_server.tools.known import Known, check_fits, check_text, look_up
@@ -23,6 +24,7 @@ class Write(Tool[WriteInput]):
     name = "write"
     description = "Creates a file, or replaces all of it, with content. Use edit to change a part."
     input_model = WriteInput
+    limit_s = FILE_TOOL_S
 
     async def run(self, call: WriteInput, ctx: ToolContext) -> Output:
         return await asyncio.to_thread(_write, call, ctx)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,17 @@ async def test_what_is_not_edited(bench, content, old, new, told):
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     assert told in await bench.error("edit", path="f", old=old, new=new)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+async def test_the_nearest_of_many_alike_lines_is_found_in_time(bench):
+    """Twenty thousand long lines of the same letters: a comparison of each in full would take a minute."""
+    letters = "abcdefgh " * 20
+    lines = [letters[at % 180 :] + letters[: at % 180] for at in range(20_000)]
+    lines[7000] = letters + "needle"
+    bench.put("f", "\n".join(lines))
+    started = time.monotonic()
+    assert f"  7001\t{letters}needle" in await bench.error("edit", path="f", old=letters + "needles", new="x")
+    assert time.monotonic() - started < 6
 
 
 async def test_a_missing_file_and_a_directory(bench):

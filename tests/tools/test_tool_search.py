@@ -9,7 +9,8 @@ import time
 import pytest
 
 from aerix_server.tools import grep as grep_tool
-from aerix_server.tools.files import FileEntry
+from aerix_server.tools.base import ToolError
+from aerix_server.tools.files import FileEntry, list_files
 from aerix_server.tools.languages import language
 from aerix_server.tools.patterns import alternatives, matcher
 from aerix_server.tools.repo_map import render
@@ -72,6 +73,22 @@ async def test_git_variables_of_a_hook_do_not_mislead(repository, monkeypatch, t
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / "nothing"))
     assert await repository.text("glob", pattern="*.py") == "mine.py"
+
+
+def test_a_cancel_ends_the_listing_between_two_repositories(repository, git):
+    for number in range(3):
+        inner = repository.cwd / f"inner{number}"
+        inner.mkdir()
+        git(inner, "init", "-q")
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    with pytest.raises(ToolError, match="cancelled"):
+        list_files(repository.cwd, stop)
+    assert len(asked) == 3
 
 
 async def test_a_repository_inside_another(repository, git):
