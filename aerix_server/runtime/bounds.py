@@ -78,7 +78,8 @@ def repeat_note(tool: str, times: int) -> str | None:
         raise Ended("killed", f"repeated call: the model made the same {tool} call {times} times over and was stopped")
     if times == REPEAT_NOTICE:
         return (
-            f"[repeated call] You have made this same {tool} call {times} times. Its result does not change. "
-            f"Do something else, or answer with a final; after {REPEAT_STOP} times you are stopped."
+            f"[repeated call] You have made this same {tool} call {times} times; its result is above and does not "
+            "change. Do not call it again: use what it says. Answer with a final, or make a different call. "
+            f"After {REPEAT_STOP} times you are stopped."
         )
     return None

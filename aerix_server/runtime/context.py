@@ -21,7 +21,7 @@ from aerix_server.pool.port import (
 from aerix_server.protocol.events import Event, Role, SegmentEvent
 from aerix_server.runtime.caps import speakable
 from aerix_server.runtime.compact import Held
-from aerix_server.runtime.ports import SegmentRecord
+from aerix_server.runtime.ports import Ended, SegmentRecord
 from aerix_server.runtime.spool import Spool
 
 LOG_TEXT_CHARS: Final = 256 * 1024
@@ -191,11 +191,18 @@ class AgentContext:
                 role=item.role,
                 label=item.label,
                 text=item.text if told and not long else None,
-                text_ref=self._spool.keep_now(item.text).name if long else None,
+                text_ref=self._spooled(item.text) if long else None,
                 tokens=item.tokens,
                 pinned=item.pinned,
             )
         )
+
+    def _spooled(self, text: str) -> str:
+        """The name of a new spool file that holds the text. Raises Ended: the log may not name what is not there."""
+        try:
+            return self._spool.keep_now(text).name
+        except OSError as error:
+            raise Ended("failed", f"the session log could not be written: {error}") from error
 
 
 async def release(pool: Pool, context: str) -> None:

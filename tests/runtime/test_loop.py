@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from aerix_server.protocol.events import (
     UsageEvent,
 )
 from aerix_server.runtime.ports import PlanDecision
+from aerix_server.tools.read import Read
 from tests.runtime.loop_kit import Kit, call, final, turn
 from tests.runtime.scripted_pool import ALL_CONSTRAINTS
 
@@ -98,7 +100,36 @@ async def test_calls_that_are_wrong_are_results(kit: Make) -> None:
     result = await run.run()
     assert result.outcome == "final" and len(run.results()) == 4
     assert all(text.startswith("error: ") for text in run.results())
-    assert "did you mean read?" in run.results()[0] and "limit" in run.results()[1]
+    assert "here; did you mean read? The tools are read, write," in run.results()[0] and "limit" in run.results()[1]
+
+
+async def test_a_tool_unlike_any_is_told_the_tools(kit: Make) -> None:
+    run = kit(turn(call("zzz")), final(), constraints=PLAIN)
+    await run.run()
+    assert run.results()[0].startswith("error: there is no tool 'zzz' here; the tools are read, write,")
+
+
+async def test_a_tool_that_does_not_end_is_an_error(kit: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Read, "limit_s", 0.05)
+    held = asyncio.Event()
+
+    async def never(self: Read, given: Any, ctx: Any) -> Any:
+        await held.wait()
+
+    monkeypatch.setattr(Read, "run", never)
+    run = kit(turn(call("read", path="a"), call("glob", pattern="*")), final())
+    result = await run.run()
+    assert result.outcome == "final"
+    assert run.results()[0].startswith("error: read did not end within 0.05 s")
+    assert run.results()[1].startswith("no file matches")
+
+
+async def test_a_long_text_that_cannot_be_spooled_ends_the_request_by_name(kit: Make) -> None:
+    run = kit(final(), window=200_000)
+    (run.cwd.parent / "s.spool").write_text("no folder")
+    result = await run.run(prompt="word " * 60_000)
+    assert result.outcome == "failed" and "the session log could not be written" in str(result.reason)
+    assert "fault of Aerix" not in str(result.reason)
 
 
 async def test_nine_calls_run_eight_and_say_so(kit: Make) -> None:
@@ -199,7 +230,8 @@ async def test_the_same_call_for_ever_is_stopped_by_name(
     result = await run.run()
     assert result.outcome == "killed" and "repeated call" in str(result.reason)
     assert len(run.pool.asked) == generations
-    assert any(note.startswith("[repeated call]") for note in run.notes())
+    told = [note for note in run.notes() if note.startswith("[repeated call]")]
+    assert told and "Do not call it again: use what it says." in told[0]
 
 
 # --- context bounds (C01, C02) ---------------------------------------------------------------------------------------
