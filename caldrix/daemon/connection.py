@@ -79,20 +79,23 @@ class Connection:
             except TimeoutError:
                 self._refuse(0, Refused("bad_request", f"no Hello came within {HELLO_TIMEOUT_S:.0f} seconds."))
                 return
-            if first is None or not self._greet(first):
+            if first is None or not self._greet(first[0]):
                 return
-            async for payload in payloads:
-                self._begin(payload, requests)
+            async for payload, large in payloads:
+                await self._begin(payload, requests, large=large)
 
-    async def _payloads(self) -> AsyncGenerator[Payload, None]:
-        """Each message as it arrives. Raises BadFrame. Reading pauses while too many answers wait to be read."""
+    async def _payloads(self) -> AsyncGenerator[tuple[Payload, bool], None]:
+        """Each message as it arrives, and whether it is large. Raises BadFrame.
+
+        Reading pauses while too many answers wait to be read.
+        """
         while data := await self._reader.read(CHUNK_BYTES):
             self._framer.feed(data)
             while (body := self._framer.next_body()) is not None:
                 if len(body) > LARGE_BODY_BYTES:
-                    yield await asyncio.to_thread(decode, body, self._framer.format)
+                    yield await asyncio.to_thread(decode, body, self._framer.format), True
                 else:
-                    yield decode(body, self._framer.format)
+                    yield decode(body, self._framer.format), False
                 await self._outbox.room()
         if self._framer.pending:
             raise BadFrame(f"the connection ended {self._framer.pending} bytes into a frame")
@@ -123,10 +126,10 @@ class Connection:
         self._outbox.put(self._pool.welcome(identity))
         return True
 
-    def _begin(self, payload: Payload, requests: asyncio.TaskGroup) -> None:
+    async def _begin(self, payload: Payload, requests: asyncio.TaskGroup, *, large: bool) -> None:
         identity = request_id(payload)
         try:
-            request = parse(payload)
+            request = await asyncio.to_thread(parse, payload) if large else parse(payload)
             self._check_begin(request)
         except Refused as refusal:
             self._refuse(identity, refusal)

@@ -7,8 +7,9 @@ one that crashed leaks nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from caldrix.daemon.edits import Segments, StoredSegment, apply_edits, cut_after, refuse_taken, store
@@ -16,6 +17,13 @@ from caldrix.daemon.members import Members, Resident
 from caldrix.engine.jobs import Rendered
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import ContextInfo, Edit, Segment, SegmentInfo
+
+MAX_HELD_BYTES = 256 << 20
+"""What the contexts of all clients may hold together; hundreds of times the text that any window takes."""
+SEGMENT_BYTES = 512
+"""What a segment costs beside its text."""
+LARGE_BYTES = 1 << 20
+"""Prompts from here on are rendered one at a time, so that they never take every thread."""
 
 
 @dataclass(eq=False)
@@ -28,6 +36,7 @@ class Context:
     window: int
     segments: Segments
     rendered: Rendered
+    held_bytes: int
     version: int = 1
     reserved: set[str] = field(default_factory=set)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -67,6 +76,8 @@ class Contexts:
         self._contexts: dict[str, Context] = {}
         self._connections: dict[str, int] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
+        self._arriving_bytes = 0
+        self._large = asyncio.Semaphore(1)
 
     def __len__(self) -> int:
         return len(self._contexts)
@@ -146,20 +157,46 @@ class Contexts:
         self._contexts = {name: context for name, context in self._contexts.items() if wanted(context)}
 
     async def _add(self, client_id: str, resident: Resident, segments: Segments) -> Context:
-        with resident.in_use():
-            rendered = await _render(resident, segments)
-            context = Context(f"x{secrets.token_hex(8)}", client_id, resident.name, resident.window, segments, rendered)
+        size = _size(segments)
+        with resident.in_use(), self._room(size):
+            rendered = await self._render(resident, segments)
+            context = Context(
+                f"x{secrets.token_hex(8)}", client_id, resident.name, resident.window, segments, rendered, size
+            )
             self._contexts[context.id] = context
         return context
 
     async def _change(self, context: Context, segments: Segments) -> None:
         resident = self._members.get(context.member)
-        with resident.in_use():
-            rendered = await _render(resident, segments)
-        context.segments, context.rendered = segments, rendered
+        size = _size(segments)
+        with resident.in_use(), self._room(size - context.held_bytes):
+            rendered = await self._render(resident, segments)
+        context.segments, context.rendered, context.held_bytes = segments, rendered, size
         context.version += 1
 
+    @contextlib.contextmanager
+    def _room(self, grows: int) -> Iterator[None]:
+        """Room for what a context grows by. Raises Refused("memory") when all of them would hold too much."""
+        held = sum(context.held_bytes for context in self._contexts.values()) + self._arriving_bytes
+        if grows > 0 and held + grows > MAX_HELD_BYTES:
+            raise Refused(
+                "memory",
+                f"the contexts of this pool hold {held} bytes, and {grows} more exceed the limit of {MAX_HELD_BYTES}; "
+                "drop contexts that are no longer needed.",
+                {"held_bytes": held, "needed_bytes": grows, "limit_bytes": MAX_HELD_BYTES},
+            )
+        self._arriving_bytes += grows
+        try:
+            yield
+        finally:
+            self._arriving_bytes -= grows
 
-async def _render(resident: Resident, segments: Segments) -> Rendered:
-    parts = [segment.part() for segment in segments]
-    return await asyncio.to_thread(resident.engine.render, parts)
+    async def _render(self, resident: Resident, segments: Segments) -> Rendered:
+        parts = [segment.part() for segment in segments]
+        lane = self._large if _size(segments) >= LARGE_BYTES else contextlib.nullcontext()
+        async with lane:
+            return await asyncio.to_thread(resident.engine.render, parts)
+
+
+def _size(segments: Segments) -> int:
+    return sum(SEGMENT_BYTES + len(segment.text) for segment in segments)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from caldrix.engine.jobs import Part
 from caldrix.protocol.errors import Refused
-from caldrix.protocol.messages import AppendEdit, Edit, PinEdit, RemoveEdit, ReplaceEdit, Role, Segment
+from caldrix.protocol.messages import MAX_SEGMENTS, AppendEdit, Edit, PinEdit, RemoveEdit, ReplaceEdit, Role, Segment
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def store(segments: Sequence[Segment]) -> Segments:
 def apply_edits(segments: Segments, edits: Sequence[Edit], reserved: Collection[str] = ()) -> Segments:
     """`segments` after all `edits`, in order. `reserved` ids belong to outputs that are being generated.
 
-    Raises Refused: unknown_segment, duplicate_segment.
+    Raises Refused: unknown_segment, duplicate_segment, bad_request for too many segments.
     """
     by_id = {segment.id: segment for segment in segments}
     for edit in edits:
@@ -49,6 +49,10 @@ def apply_edits(segments: Segments, edits: Sequence[Edit], reserved: Collection[
                 del by_id[_known(by_id, name).id]
             case PinEdit(id=name, pinned=pinned):
                 by_id[name] = replace(_known(by_id, name), pinned=pinned)
+    if len(by_id) > MAX_SEGMENTS:
+        raise Refused(
+            "bad_request", f"the context would have {len(by_id)} segments; at most {MAX_SEGMENTS} fit: join some."
+        )
     return tuple(by_id.values())
 
 

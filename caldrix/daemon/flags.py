@@ -10,6 +10,8 @@ from typing import NoReturn
 from caldrix.engine.api import ServingFlags
 from caldrix.protocol.errors import Refused
 
+MAX_THREADS = 512
+"""The engine's library ends the process when it is asked for more."""
 SUFFIXES = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -18,6 +20,14 @@ def count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value
+
+
+def threads(text: str) -> int:
+    """A whole number from 1 to MAX_THREADS."""
+    value = count(text)
+    if value > MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"{value} is more than {MAX_THREADS}")
     return value
 
 
@@ -33,7 +43,7 @@ def size(text: str) -> int:
 def add_serving_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say how a member is served; each is None when it is not given."""
     parser.add_argument("--window", type=count, metavar="N", help="context window in tokens")
-    parser.add_argument("--threads", type=count, metavar="N", help="threads of a member")
+    parser.add_argument("--threads", type=threads, metavar="N", help="threads of a member")
     parser.add_argument("--context-budget", type=size, metavar="BYTES", help="memory for stored prefixes; 0 keeps none")
     parser.add_argument("--memory-limit", type=size, metavar="BYTES", help="memory of all members together")
     parser.add_argument(
@@ -48,10 +58,15 @@ def overlay(base: ServingFlags, given: argparse.Namespace) -> ServingFlags:
 
 
 def parse_flags(words: Sequence[str], base: ServingFlags) -> ServingFlags:
-    """The flags of a MemberLoad over the pool's own. Raises Refused("bad_request") with what is wrong."""
+    """The flags of a MemberLoad over the pool's own; its memory limit can be lowered, not raised.
+
+    Raises Refused("bad_request") with what is wrong.
+    """
     parser = _Parser(prog="flags", add_help=False, allow_abbrev=False)
     add_serving_flags(parser)
-    return overlay(base, parser.parse_args(list(words)))
+    flags = overlay(base, parser.parse_args(list(words)))
+    limits = [limit for limit in (base.memory_limit, flags.memory_limit) if limit is not None]
+    return replace(flags, memory_limit=min(limits, default=None))
 
 
 class _Parser(argparse.ArgumentParser):

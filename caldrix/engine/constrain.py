@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,10 +15,21 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from numpy.typing import NDArray
 
+from caldrix.engine.deep import with_deep_stack
+from caldrix.engine.guard import Guard
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Json, Lark, Regex
 
 COMPILED_KEPT: Final = 32
+MAX_GRAMMAR_CHARACTERS: Final = 512 * 1024
+"""What compiles within a second or is refused by llguidance's own limits; beyond, nesting could end the process."""
+SHALLOW_CHARACTERS: Final = 16 * 1024
+"""A grammar of this size cannot nest deeply enough to need more than a usual stack."""
+COMPILE_SECONDS: Final = 10.0
+MAX_SCHEMA_WORK: Final = 4_000_000
+"""Steps that the maps of a schema may cost: about half a second, or one map of 2,000 properties."""
+LOCATE_SECONDS: Final = 1.0
+"""How long the place of a schema's fault is looked for; then the narrowest place found so far is named."""
 _JSON_STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """As the example of the turn contract is written; compact text is not how a tokenizer would split it."""
 
@@ -23,25 +37,56 @@ Grammar = Json | Regex | Lark
 
 
 class Compiler:
-    """Compiles constraints for one member's tokenizer. Used under the member's lock."""
+    """Compiles constraints for one member's tokenizer, one at a time; `guard` keeps that tokenizer from being freed."""
 
-    def __init__(self, tokenizer: LLTokenizer) -> None:
+    def __init__(self, tokenizer: LLTokenizer, guard: Guard) -> None:
         self._tokenizer = tokenizer
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._guard = guard
+        self._compiling = threading.Lock()
+        self._lock = threading.Lock()
+        self._compiled: OrderedDict[bytes, LLMatcher] = OrderedDict()
 
     def matcher(self, constraint: Grammar) -> LLMatcher:
         """A fresh matcher. Raises Refused("constraint_invalid") with what is wrong and, for a schema, where."""
-        key = constraint.model_dump_json(by_alias=True)
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            compiled = LLMatcher(self._tokenizer, _grammar(constraint))
-            if compiled.is_error():
-                raise Refused("constraint_invalid", _fault(constraint, compiled.get_error()))
-            self._compiled[key] = compiled
-        self._compiled.move_to_end(key)
-        while len(self._compiled) > COMPILED_KEPT:
-            self._compiled.popitem(last=False)
-        return compiled.deep_copy()
+        grammar = _grammar(constraint)
+        key = hashlib.sha256(grammar.encode("utf-8", "surrogatepass")).digest()
+        if copy := self._copy(key):
+            return copy
+        with self._compiling:
+            if copy := self._copy(key):
+                return copy
+            compiled = self._bounded_compile(constraint, grammar)
+            with self._lock:
+                self._compiled[key] = compiled
+                while len(self._compiled) > COMPILED_KEPT:
+                    self._compiled.popitem(last=False)
+            return compiled.deep_copy()
+
+    def _copy(self, key: bytes) -> LLMatcher | None:
+        with self._lock:
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                return None
+            self._compiled.move_to_end(key)
+            return compiled.deep_copy()
+
+    def _bounded_compile(self, constraint: Grammar, grammar: str) -> LLMatcher:
+        if len(grammar) <= SHALLOW_CHARACTERS:
+            return self._compile(constraint, grammar)
+        try:
+            return with_deep_stack(lambda: self._compile(constraint, grammar), COMPILE_SECONDS)
+        except TimeoutError:
+            raise Refused(
+                "constraint_invalid",
+                f"the {constraint.kind} constraint takes more than {COMPILE_SECONDS:.0f} s to compile: make it simpler",
+            ) from None
+
+    def _compile(self, constraint: Grammar, grammar: str) -> LLMatcher:
+        with self._guard.use():
+            matcher = LLMatcher(self._tokenizer, grammar)
+        if matcher.is_error():
+            raise Refused("constraint_invalid", _fault(constraint, matcher.get_error()))
+        return matcher
 
 
 class Mask:
@@ -67,11 +112,41 @@ def check(matcher: LLMatcher) -> None:
 def _grammar(constraint: Grammar) -> str:
     match constraint:
         case Json():
-            return LLMatcher.grammar_from_json_schema(json.dumps(constraint.schema_), overrides=_JSON_STYLE)
+            schema = _bounded(json.dumps(constraint.schema_), "schema")
+            _check_work(constraint.schema_)
+            return LLMatcher.grammar_from_json_schema(schema, overrides=_JSON_STYLE)
         case Regex():
-            return LLMatcher.grammar_from_regex(constraint.pattern)
+            return LLMatcher.grammar_from_regex(_bounded(constraint.pattern, "pattern"))
         case Lark():
-            return LLMatcher.grammar_from_lark(constraint.grammar)
+            return LLMatcher.grammar_from_lark(_bounded(constraint.grammar, "grammar"))
+
+
+def _bounded(text: str, kind: str) -> str:
+    if len(text) > MAX_GRAMMAR_CHARACTERS:
+        raise Refused(
+            "constraint_invalid",
+            f"the {kind} has {len(text)} characters; a constraint has at most {MAX_GRAMMAR_CHARACTERS}",
+        )
+    return text
+
+
+def _check_work(schema: object) -> None:
+    """The compiler's time grows with the square of an object's properties, with the cube of its pattern properties."""
+    work = 0
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            work += len(_mapping(node.get("properties"))) ** 2 + 4 * len(_mapping(node.get("patternProperties"))) ** 3
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    if work > MAX_SCHEMA_WORK:
+        raise Refused(
+            "constraint_invalid",
+            "the schema has too many keywords under properties or patternProperties: an object may have about "
+            "2,000 properties, or 100 pattern properties",
+        )
 
 
 def _one_line(text: str) -> str:
@@ -88,13 +163,23 @@ def _fault(constraint: Grammar, error: str) -> str:
 
 def locate(schema: dict[str, Any]) -> tuple[str, str | None]:
     """Where a schema that does not compile is at fault: the JSON path of the smallest subschema that fails alone, and
-    the keyword without which it would compile (None when no single one is to blame)."""
+    the keyword without which it would compile (None when no single one is to blame).
+
+    Each try compiles a part again, so a large schema is searched for LOCATE_SECONDS only.
+    """
+    end = time.monotonic() + LOCATE_SECONDS
     definitions: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
     path, node = "$", schema
     while True:
-        failing = next(((step, child) for step, child in _children(node) if not _compiles(child, definitions)), None)
+        failing = None
+        for step, child in _children(node):
+            if time.monotonic() > end:
+                return path, None
+            if not _compiles(child, definitions):
+                failing = step, child
+                break
         if failing is None:
-            return path, _guilty_keyword(node, definitions)
+            return path, _guilty_keyword(node, definitions, end)
         path, node = path + failing[0], failing[1]
 
 
@@ -117,8 +202,10 @@ def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _guilty_keyword(node: dict[str, Any], definitions: dict[str, Any]) -> str | None:
+def _guilty_keyword(node: dict[str, Any], definitions: dict[str, Any], end: float) -> str | None:
     for keyword in node:
+        if time.monotonic() > end:
+            return None
         if _compiles({key: value for key, value in node.items() if key != keyword}, definitions):
             return keyword
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -11,8 +10,9 @@ from caldrix.engine.api import LoadProgress, ServingFlags
 from caldrix.engine.backend import Backend, EngineFailed
 from caldrix.engine.constrain import Compiler
 from caldrix.engine.generate import Prepared, generate
-from caldrix.engine.jobs import Item, Job, Part, Rendered
-from caldrix.engine.llama import LlamaBackend, LlamaModel, OpenOptions
+from caldrix.engine.guard import Guard
+from caldrix.engine.jobs import Failed, Item, Job, Part, Rendered
+from caldrix.engine.llama import BRANCH_CELLS, LlamaBackend, LlamaModel, OpenOptions
 from caldrix.engine.oneof import check_options
 from caldrix.engine.prefix import PrefixStore
 from caldrix.engine.probe import probe
@@ -39,13 +39,14 @@ class LoadedMember:
         self._template, note = open_template(backend.facts.template, vocabulary.bos_text, vocabulary.eos_text)
         self._notes = [*backend.facts.notes, *([note] if note else [])]
         self._renderer = Renderer(vocabulary, backend.tokenize, self._template)
-        self._compiler = Compiler(backend.matcher_tokenizer())
-        self._compiling = threading.Lock()
+        self._guard = Guard()
+        self._compiler = Compiler(backend.matcher_tokenizer(), self._guard)
         self._rows = Rows(backend, PrefixStore(context_budget))
         self._worker = Worker(backend.facts.name, self._drive)
 
     def render(self, parts: Sequence[Part]) -> Rendered:
-        return self._renderer.render(parts)
+        with self._guard.use():
+            return self._renderer.render(parts)
 
     def remember(self, text: str, ids: tuple[int, ...]) -> None:
         self._renderer.remember(text, ids)
@@ -63,7 +64,12 @@ class LoadedMember:
         self._prepare(job)
 
     def submit(self, job: Job) -> None:
-        self._worker.submit(self._prepare(job))
+        try:
+            prepared = self._prepare(job)
+        except Refused as refused:
+            job.deliver(Failed(refused.code, refused.message))
+        else:
+            self._worker.submit(prepared)
 
     def position(self, job: Job) -> int | None:
         return self._worker.position(job)
@@ -95,17 +101,17 @@ class LoadedMember:
 
     def close(self) -> None:
         self._worker.close()
+        self._guard.close()
         self._backend.close()
 
     def _prepare(self, job: Job) -> Prepared:
-        match job.constraint:
-            case None:
-                return Prepared(job)
-            case OneOf():
-                return Prepared(job, options=check_options(job.constraint, self._backend.tokenize, job.max_new_tokens))
-            case grammar:
-                with self._compiling:
-                    return Prepared(job, matcher=self._compiler.matcher(grammar))
+        constraint = job.constraint
+        if constraint is None:
+            return Prepared(job)
+        with self._guard.use():
+            if isinstance(constraint, OneOf):
+                return Prepared(job, options=check_options(constraint, self._backend.tokenize, job.max_new_tokens))
+            return Prepared(job, matcher=self._compiler.matcher(constraint))
 
     def _drive(self, prepared: Prepared) -> Iterator[Item]:
         return generate(prepared, self._rows, self._backend.vocabulary)
@@ -119,25 +125,30 @@ def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, use
         )
     path = resolve(reference)
     threads = flags.threads or usable_cores()
-    progress("precheck", 0, 1)
-    verdict = probe(path, threads)
-    progress("precheck", 1, 1)
     limit = flags.memory_limit or memory_limit()
     budget = default_budget(limit) if flags.context_budget is None else flags.context_budget
     size = path.stat().st_size
+    _check_memory(reference, size + budget, used_bytes, limit)  # before anything of it is read
+    progress("precheck", 0, 1)
+    verdict = probe(path, threads)
+    progress("precheck", 1, 1)
     progress("load", 0, size)
     try:
         model = LlamaModel(path, repack=verdict.repack)
         options = OpenOptions(threads, choose_window(model.shape, flags.window), verdict.repack)
         try:
-            _check_memory(reference, footprint(model.shape, options.window) + budget, used_bytes, limit)
+            _check_memory(reference, footprint(model.shape, options.window + BRANCH_CELLS) + budget, used_bytes, limit)
             backend = LlamaBackend(model, reference, options, verdict.notes)
         except BaseException:
             model.close()
             raise
     except EngineFailed as error:
         raise Refused("model_refused", str(error)) from error
-    member = LoadedMember(backend, budget)
+    try:
+        member = LoadedMember(backend, budget)
+    except BaseException:
+        backend.close()
+        raise
     progress("load", size, size)
     return member
 

@@ -10,6 +10,7 @@ with: they too travel through the template as one private-use character.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,9 @@ from caldrix.engine.jobs import Part, Rendered
 from caldrix.engine.strategy import ChatTemplate, Message
 from caldrix.protocol.errors import Refused
 
-REMEMBERED_TEXTS = 8192
+CACHE_BYTES = 64 << 20
+ID_BYTES = 40
+"""An id as a Python integer, and its place in a tuple."""
 _PRIVATE = re.compile("[\U000f0000-\U000ffffd]")
 
 
@@ -32,23 +35,59 @@ class _Hidden:
     ids: tuple[int, ...] | None = None
 
 
-class _Cache:
-    """The ids of texts, least recently used first out."""
+class _Marks:
+    """Private-use characters that stand in none of `texts`: one for each markup text, and one for each output."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        used = {character for text in texts for character in _PRIVATE.findall(text)}
+        self._free = (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in used)
+        self._of_text: dict[str, str] = {}
+        self.hidden: dict[str, _Hidden] = {}
+
+    def of_text(self, text: str) -> str:
+        if text not in self._of_text:
+            self._of_text[text] = self._take(_Hidden(text=text))
+        return self._of_text[text]
+
+    def of_output(self, ids: tuple[int, ...]) -> str:
+        return self._take(_Hidden(ids=ids))
+
+    def _take(self, what: _Hidden) -> str:
+        mark = next(self._free, None)
+        if mark is None:
+            raise Refused("bad_request", "the context has too many outputs and private-use characters: remove segments")
+        self.hidden[mark] = what
+        return mark
+
+
+class Cache:
+    """The ids of texts within CACHE_BYTES, least recently used first out. May be used from any thread."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.size = 0
 
     def get(self, text: str) -> tuple[int, ...] | None:
-        ids = self._ids.get(text)
-        if ids is not None:
-            self._ids.move_to_end(text)
-        return ids
+        with self._lock:
+            ids = self._ids.get(text)
+            if ids is not None:
+                self._ids.move_to_end(text)
+            return ids
 
     def put(self, text: str, ids: tuple[int, ...]) -> None:
-        self._ids[text] = ids
-        self._ids.move_to_end(text)
-        while len(self._ids) > REMEMBERED_TEXTS:
-            self._ids.popitem(last=False)
+        with self._lock:
+            if text in self._ids:
+                self.size -= _cost(text, self._ids.pop(text))
+            self._ids[text] = ids
+            self.size += _cost(text, ids)
+            while self.size > CACHE_BYTES:
+                self.size -= _cost(*self._ids.popitem(last=False))
+
+
+def _cost(text: str, ids: tuple[int, ...]) -> int:
+    """Bytes of memory."""
+    return sys.getsizeof(text) + ID_BYTES * len(ids)
 
 
 @dataclass
@@ -58,9 +97,8 @@ class Renderer:
     vocabulary: Vocabulary
     tokenize: Callable[[str], list[int]]
     template: ChatTemplate
-    _runs: _Cache = field(default_factory=_Cache)
-    _outputs: _Cache = field(default_factory=_Cache)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _runs: Cache = field(default_factory=Cache)
+    _outputs: Cache = field(default_factory=Cache)
 
     def __post_init__(self) -> None:
         # The longest first: one token's text may begin another's.
@@ -69,44 +107,34 @@ class Renderer:
 
     def remember(self, text: str, ids: tuple[int, ...]) -> None:
         """From now on an assistant part of this text is rendered with these ids."""
-        with self._lock:
-            self._outputs.put(text, ids)
+        self._outputs.put(text, ids)
 
     def render(self, parts: Sequence[Part]) -> Rendered:
         """The whole prompt with its generation header. Raises Refused("bad_request") when the template refuses it."""
-        with self._lock:
-            known = [self._known_ids(part) for part in parts]
-            hidden: dict[str, _Hidden] = {}
-            marks = _unused_marks([part.text for part in parts] + [self.template.source])
-            messages = [
-                Message(part.role, self._hide(part.text, own, hidden, marks))
-                for part, own in zip(parts, known, strict=True)
-            ]
-            try:
-                rendering = self.template.render(messages)
-            except Exception as error:
-                raise Refused("bad_request", f"the model's chat template refuses this context: {error}") from error
-            ids = tuple(self._prompt_ids(rendering, hidden))
-            counts = tuple(
-                len(self._text_ids(part.text)) if own is None else len(own)
-                for part, own in zip(parts, known, strict=True)
-            )
-            return Rendered(ids, counts)
+        known = [self._known_ids(part) for part in parts]
+        marks = _Marks([part.text for part in parts] + [self.template.source])
+        messages = [
+            Message(part.role, self._hide(part.text, own, marks)) for part, own in zip(parts, known, strict=True)
+        ]
+        try:
+            rendering = self.template.render(messages)
+        except Exception as error:
+            raise Refused("bad_request", f"the model's chat template refuses this context: {error}") from error
+        ids = tuple(self._prompt_ids(rendering, marks.hidden))
+        counts = tuple(
+            len(self._text_ids(part.text)) if own is None else len(own) for part, own in zip(parts, known, strict=True)
+        )
+        return Rendered(ids, counts)
 
     def _known_ids(self, part: Part) -> tuple[int, ...] | None:
         if part.ids is not None or part.role != "assistant":
             return part.ids
         return self._outputs.get(part.text)
 
-    def _hide(self, text: str, ids: tuple[int, ...] | None, hidden: dict[str, _Hidden], marks: Iterator[str]) -> str:
-        def mark(what: _Hidden) -> str:
-            character = next(marks)
-            hidden[character] = what
-            return character
-
+    def _hide(self, text: str, ids: tuple[int, ...] | None, marks: _Marks) -> str:
         if ids is not None:
-            return mark(_Hidden(ids=ids))
-        return self._markup.sub(lambda match: mark(_Hidden(text=match[0])), text)
+            return marks.of_output(ids)
+        return self._markup.sub(lambda match: marks.of_text(match[0]), text)
 
     def _prompt_ids(self, rendering: str, hidden: dict[str, _Hidden]) -> Iterator[int]:
         vocabulary = self.vocabulary
@@ -169,9 +197,3 @@ class Renderer:
                 start = match.start() + 1
         if start < len(text):
             yield text[start:]
-
-
-def _unused_marks(texts: Sequence[str]) -> Iterator[str]:
-    """Private-use characters that stand in none of the texts."""
-    used = {character for text in texts for character in _PRIVATE.findall(text)}
-    return (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in used)

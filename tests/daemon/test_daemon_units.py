@@ -19,6 +19,7 @@ from caldrix.engine.api import ServingFlags
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.frames import MAX_FRAME_BYTES, decode
 from caldrix.protocol.messages import (
+    MAX_SEGMENTS,
     AppendEdit,
     ContextInfo,
     Delta,
@@ -76,11 +77,27 @@ def test_flags_lie_over_the_pools_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--window", "0"], ["--window"], ["extra"], ["--context-budget", "1X"], ["--thr", "1"], ["-h"]]
+    "words",
+    [
+        ["--window", "0"],
+        ["--window"],
+        ["extra"],
+        ["--context-budget", "1X"],
+        ["--thr", "1"],
+        ["--threads", "513"],
+        ["-h"],
+    ],
 )
 def test_wrong_flags_are_a_sentence(words: list[str]) -> None:
     with pytest.raises(Refused, match="flags: "):
         parse_flags(words, ServingFlags())
+
+
+def test_a_member_cannot_be_given_more_memory_than_the_pool() -> None:
+    pool = ServingFlags(memory_limit=1000)
+    assert parse_flags(["--memory-limit", "2000"], pool).memory_limit == 1000
+    assert parse_flags(["--memory-limit", "500"], pool).memory_limit == 500
+    assert parse_flags(["--memory-limit", "500"], ServingFlags()).memory_limit == 500
 
 
 def stored(name: str, text: str = "t", ids: tuple[int, ...] | None = None) -> StoredSegment:
@@ -122,6 +139,13 @@ def test_refused_edits(edits: list[Edit], code: str) -> None:
     with pytest.raises(Refused) as refusal:
         apply_edits(BASE, edits, {"taken"})
     assert refusal.value.code == code
+
+
+def test_a_context_cannot_grow_for_ever() -> None:
+    full = tuple(stored(f"s{number}") for number in range(MAX_SEGMENTS))
+    with pytest.raises(Refused, match=str(MAX_SEGMENTS)):
+        apply_edits(full, [AppendEdit(op="append", segment=segment("one more"))])
+    assert len(apply_edits(full, [RemoveEdit(op="remove", id="s0")])) == MAX_SEGMENTS - 1
 
 
 def test_a_new_context_needs_unique_ids() -> None:

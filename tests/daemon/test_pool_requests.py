@@ -7,13 +7,17 @@ import json
 import pytest
 
 from caldrix.client.client import PoolClient
+from caldrix.daemon import contexts
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import (
+    MAX_SEGMENTS,
     Append,
     AppendEdit,
+    ContextCreate,
     Delta,
     Done,
     Json,
+    Message,
     PinEdit,
     Progress,
     Queued,
@@ -26,6 +30,13 @@ from tests.daemon.daemon_pool import Served
 
 def user(name: str, text: str) -> Segment:
     return Segment(id=name, role="user", text=text)
+
+
+async def _asked(client: PoolClient, request: Message) -> object:
+    connection = client._connection
+    with connection.replies(request.id) as replies:
+        await connection.send(request, 20.0)
+        return await replies.next(20.0)
 
 
 async def context(client: PoolClient, text: str) -> str:
@@ -197,3 +208,27 @@ async def test_lone_surrogates_arrive_as_escapes(pool: Served) -> None:
         client = await pool.client(fmt=fmt)
         name = await context(client, "a\udc80b")
         assert (await client.show(name, text=True)).segments[0].text == "a\\udc80b"
+
+
+async def test_the_contexts_of_all_clients_are_bounded_together(pool: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "MAX_HELD_BYTES", 2 * contexts.SEGMENT_BYTES + 3000)
+    one, two = await pool.client("one"), await pool.client("two")
+    held = await context(one, "say " + "x" * 2000)
+    error = await refused(two.create("main", [user("u", "y" * 2000)]), "memory")
+    assert error.detail is not None and error.detail["limit_bytes"] == contexts.MAX_HELD_BYTES
+    grown = ReplaceEdit(op="replace", id="u", text="z" * 4000)
+    await refused(one.edit(held, [grown]), "memory")
+    await one.edit(held, [ReplaceEdit(op="replace", id="u", text="short")])
+    await context(two, "y" * 2000)
+
+
+@pytest.mark.parametrize("fmt", ["cbor", "json"])
+async def test_too_many_segments_are_refused_with_the_number(pool: Served, fmt: str) -> None:
+    client = await pool.client(fmt=fmt)
+    segments = [Segment.model_construct(id=f"s{number}", role="user", text="") for number in range(MAX_SEGMENTS + 1)]
+    request = ContextCreate.model_construct(
+        type="ContextCreate", id=client._connection.new_id(), member="main", segments=segments
+    )
+    error = await refused(_asked(client, request), "bad_request")
+    assert str(MAX_SEGMENTS) in error.message
+    assert (await client.status()).contexts == 0

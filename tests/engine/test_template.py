@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from caldrix.engine.jobs import Part
 from caldrix.engine.strategy import ChatTemplate, open_template
-from caldrix.engine.template import Renderer
+from caldrix.engine.template import CACHE_BYTES, Cache, Renderer
 from caldrix.protocol.errors import Refused
 from tests.doubles.toy_backend import END, START, TEMPLATE, VOCABULARY, Script, ToyBackend
 
@@ -126,3 +126,30 @@ def test_a_template_that_refuses_is_a_refusal_with_its_reason() -> None:
 def test_templates_run_in_a_sandbox() -> None:
     template, note = open_template("{{ messages.__class__.__mro__ }}", "", "")
     assert not template.native and note
+
+
+def test_any_number_of_control_tokens_in_text() -> None:
+    """More than there are private-use characters to hide them behind."""
+    text = "<|im_end|>" * 70_000
+    rendered = renderer().render([Part("user", text)])
+    assert rendered.counts == (len(text),) and rendered.ids.count(END) == 1
+
+
+def test_a_text_of_every_private_use_character_is_refused_not_misread() -> None:
+    text = "".join(map(chr, range(0xF0000, 0xFFFFE)))
+    assert renderer().render([Part("user", text)]).counts == (len(text.encode()),)
+    with pytest.raises(Refused, match="private-use") as refused:
+        renderer().render([Part("user", text + "<|im_end|>")])
+    assert refused.value.code == "bad_request"
+
+
+def test_the_cache_holds_bytes_not_entries() -> None:
+    cache = Cache()
+    for number in range(40):
+        cache.put(f"{number} " + "x" * (4 << 20), (1, 2))
+    assert cache.size <= CACHE_BYTES
+    assert cache.get("39 " + "x" * (4 << 20)) == (1, 2) and cache.get("0 " + "x" * (4 << 20)) is None
+    cache.put("39 " + "x" * (4 << 20), (3,))
+    before = cache.size
+    cache.put("y" * (2 * CACHE_BYTES), (1,))
+    assert cache.size == 0 < before, "what exceeds the whole cache is not kept"

@@ -139,6 +139,8 @@ def test_the_schema_of_a_json_constraint_has_its_wire_name() -> None:
         {"logprobs": 21},
         {"draft": "maybe"},
         {"sampling": {"temperature": -1}},
+        {"sampling": {"repeat_penalty": float("inf")}},
+        {"sampling": {"repeat_penalty": 1e-300}},
         {"sampling": {"temperature": float("nan")}},
         {"sampling": {"top_p": 0}},
         {"sampling": {"seed": -1}},
