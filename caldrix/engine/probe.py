@@ -1,6 +1,7 @@
 """The precheck: a child process that really decodes a few tokens with the settings to be used.
 
-An illegal instruction or an abort in native code kills the child, not the pool. Where a model dies with repacked
+It renders the model's chat template, too: a template is a program that came with the model, and may loop or grow for
+ever. An illegal instruction or an abort in native code kills the child, not the pool. Where a model dies with repacked
 kernels it is tried once more without them, and says so. A verdict is remembered by file and by build of the library.
 Run as a program it is that child: `python -m caldrix.engine.probe PATH THREADS REPACK`.
 """
@@ -11,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,12 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import psutil
 from platformdirs import user_cache_path
 
+from caldrix.engine.strategy import open_template
 from caldrix.protocol.errors import Refused
 
 PROBE_TIMEOUT_S: Final = 300
 PROBE_WINDOW: Final = 512
+TEMPLATE_SECONDS: Final = 20
+TEMPLATE_BYTES: Final = 1 << 30
 PROBE_TEXT: Final = "A quick check that this processor runs the model: one, two, three, four, five, six, seven, eight."
 REBUILD_HINT: Final = "rebuild llama-cpp-python for this processor without AMX (./run does) for full speed"
 
@@ -69,6 +75,8 @@ def _run_child(path: Path, threads: int, *, repack: bool) -> str | None:
         return f"did not decode within {PROBE_TIMEOUT_S} s"
     if done.returncode == 0:
         return None
+    if done.returncode == -signal.SIGALRM:
+        return f"did not render the model's chat template within {TEMPLATE_SECONDS} s"
     if done.returncode < 0:
         return f"was ended by {signal.Signals(-done.returncode).name}"
     lines = done.stderr.decode("utf-8", "replace").strip().split("\n")
@@ -100,6 +108,17 @@ def _write(file: Path, verdict: Verdict) -> None:
         return
 
 
+def try_template(source: str | None, bos: str, eos: str) -> None:
+    """Render a template's probes under limits: raises MemoryError past TEMPLATE_BYTES; past TEMPLATE_SECONDS SIGALRM
+    ends the process. Only for a process that ends soon: its limits stay."""
+    roof = psutil.Process().memory_info().vms + TEMPLATE_BYTES
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (roof if hard == resource.RLIM_INFINITY else min(roof, hard), hard))
+    signal.alarm(TEMPLATE_SECONDS)
+    open_template(source, bos, eos)
+    signal.alarm(0)
+
+
 def _child(path: str, threads: str, repack: str) -> int:
     from caldrix.engine.backend import EngineFailed
     from caldrix.engine.llama import OpenOptions, opened
@@ -109,8 +128,12 @@ def _child(path: str, threads: str, repack: str) -> int:
             ids = backend.tokenize(PROBE_TEXT)
             backend.eval(ids, 0, "last")
             backend.eval(ids[-1:], len(ids), "last")
+            try_template(backend.facts.template, backend.vocabulary.bos_text, backend.vocabulary.eos_text)
     except EngineFailed as error:
         sys.stderr.write(f"{error}\n")
+        return 1
+    except MemoryError:
+        sys.stderr.write(f"the model's chat template takes more than {TEMPLATE_BYTES >> 30} GiB of memory\n")
         return 1
     return 0
 

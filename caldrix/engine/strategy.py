@@ -111,6 +111,8 @@ def _serves(template: ChatTemplate, roles: Sequence[Role]) -> bool:
     messages = [Message(role, f"probe{number}q") for number, role in enumerate(roles)]
     try:
         text = template.render(messages)
+    except MemoryError:
+        raise
     except Exception:  # a template may raise anything, and each kind means the same here: it does not serve
         return False
     places = [text.find(message.content) for message in messages]

@@ -62,3 +62,23 @@ def test_the_real_child_names_what_is_wrong_with_a_broken_file(model_file: Path)
 def test_signals_are_what_subprocess_reports() -> None:
     done = subprocess.run([sys.executable, "-c", CRASH.format(signal="SIGKILL")], check=False)
     assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("template", "code", "said"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", -signal.SIGALRM, ""),
+        ("{{ 'x' * 10 ** 12 }}", 1, "MemoryError"),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", 0, ""),
+        ("{{ nonsense", 0, ""),
+    ],
+    ids=["endless", "huge", "usual", "broken"],
+)
+def test_a_template_is_tried_under_limits(template: str, code: int, said: str) -> None:
+    """Each in a process of its own, as the precheck does."""
+    program = (
+        "import sys; from caldrix.engine import probe; probe.TEMPLATE_SECONDS = 2; "
+        "probe.try_template(sys.argv[1], '', '')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, template], check=False, capture_output=True, text=True)
+    assert done.returncode == code and said in done.stderr
