@@ -25,4 +25,4 @@ class Plan(Tool[PlanInput]):
         stands = await ctx.plan.write(call.text)
         if stands != call.text:
             return Output(f"the user edited the plan; it now reads:\n{stands}")
-        return Output("plan written")
+        return Output("plan written; nothing of it is done yet: carry it out")
