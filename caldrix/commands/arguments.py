@@ -101,9 +101,7 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
         "run", help="answer a prompt, or chat, with a model loaded for it alone", allow_abbrev=False
     )
     run.set_defaults(command="run")
-    run.add_argument(
-        "reference", metavar="REF", help="the model: a path to a .gguf, hf:ORG/REPO:QUANT or a catalogue name"
-    )
+    run.add_argument("reference", metavar="REF", help="the model: a path to a .gguf, or a catalogue name")
     run.add_argument(
         "prompt",
         nargs="?",
