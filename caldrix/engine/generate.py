@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import codecs
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from llguidance import LLMatcher
 
 from caldrix.engine.backend import MAX_OUTPUT_ROWS, Logits, Vocabulary
-from caldrix.engine.constrain import Mask, check
 from caldrix.engine.jobs import Finished, Item, Job, Prefill, TextDelta
 from caldrix.engine.oneof import decide, score_options
+from caldrix.engine.output import Output, Speaker, token_logprob
+from caldrix.engine.picker import Picker
 from caldrix.engine.rows import Rows
-from caldrix.engine.sample import Row, choose, log_softmax, penalise
-from caldrix.protocol.messages import Choice, Finish, OneOf, TokenLogprob, TopLogprob, Usage
+from caldrix.engine.sample import Row
+from caldrix.protocol.messages import OneOf, Usage
 
 
 @dataclass(frozen=True)
@@ -28,38 +28,6 @@ class Prepared:
     job: Job
     matcher: LLMatcher | None = None
     options: list[list[int]] | None = None
-
-
-@dataclass
-class _Output:
-    """What came out so far."""
-
-    ids: list[int] = field(default_factory=list)
-    forced: int = 0
-    text: list[str] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    choice: Choice | None = None
-    finish: Finish = "length"
-
-
-class _Speaker:
-    """Turns token bytes into whole characters: a tail that is no character yet waits for the next token."""
-
-    def __init__(self, output: _Output, vocabulary: Vocabulary) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._output = output
-        self._pieces = vocabulary.pieces
-        self._tokens = 0
-        self._forced = 0
-
-    def say(self, tokens: Sequence[int], forced: int, *, last: bool = False) -> Iterator[TextDelta]:
-        text = self._decoder.decode(b"".join(self._pieces[token] for token in tokens), last)
-        self._tokens += len(tokens)
-        self._forced += forced
-        if text or (last and self._tokens):
-            yield TextDelta(text, self._tokens, self._forced)
-            self._output.text.append(text)
-            self._tokens = self._forced = 0
 
 
 class _Cancelled(Exception):
@@ -72,7 +40,7 @@ def generate(prepared: Prepared, rows: Rows, vocabulary: Vocabulary) -> Iterator
     Raises Refused when the constraint breaks on its way, EngineFailed when the engine does.
     """
     job = prepared.job
-    output = _Output()
+    output = Output()
     started = time.monotonic()
     resumed = rows.resume(job.ids)
     filled = started
@@ -120,7 +88,7 @@ def _fill(job: Job, rows: Rows, resumed: int) -> Generator[Item, None, Row]:
 
 
 def _choose_option(
-    prepared: Prepared, first: Row, rows: Rows, vocabulary: Vocabulary, output: _Output, resumed: int
+    prepared: Prepared, first: Row, rows: Rows, vocabulary: Vocabulary, output: Output, resumed: int
 ) -> Iterator[Item]:
     job, options = prepared.job, prepared.options
     assert options is not None and isinstance(job.constraint, OneOf)
@@ -132,10 +100,10 @@ def _choose_option(
         branch = [output.ids[:-1]] if len(output.ids) > 1 else []
         lines = chain([first], (line for _, piece in rows.branches(branch) for line in piece))
         output.logprobs = [
-            _token_logprob(row, token, job.logprobs, vocabulary, forced=False)
+            token_logprob(row, token, job.logprobs, vocabulary, forced=False)
             for row, token in zip(lines, output.ids, strict=True)
         ]
-    yield from _Speaker(output, vocabulary).say(output.ids, 0, last=True)
+    yield from Speaker(output, vocabulary).say(output.ids, 0, last=True)
 
 
 def _scores(
@@ -154,11 +122,11 @@ def _scores(
                 raise _Cancelled
 
 
-def _decode(prepared: Prepared, row: Row, rows: Rows, vocabulary: Vocabulary, output: _Output) -> Iterator[TextDelta]:
+def _decode(prepared: Prepared, row: Row, rows: Rows, vocabulary: Vocabulary, output: Output) -> Iterator[TextDelta]:
     """Token by token; what the constraint forces after a token is computed with it, in passes of about a second."""
     job = prepared.job
-    picker = _Picker(prepared, vocabulary)
-    speaker = _Speaker(output, vocabulary)
+    picker = Picker(prepared.matcher, job.sampling, vocabulary)
+    speaker = Speaker(output, vocabulary)
     pending, free = picker.forced(job.max_new_tokens), 0
     while True:
         ends = picker.complete or len(output.ids) + len(pending) >= job.max_new_tokens
@@ -188,7 +156,7 @@ def _decode(prepared: Prepared, row: Row, rows: Rows, vocabulary: Vocabulary, ou
 
 
 def _compute(
-    job: Job, tokens: Sequence[int], forced: int, before: Row, rows: Rows, vocabulary: Vocabulary, output: _Output
+    job: Job, tokens: Sequence[int], forced: int, before: Row, rows: Rows, vocabulary: Vocabulary, output: Output
 ) -> Row:
     """Rows for `tokens`; with log-probabilities asked, every row's logits are kept to tell the tokens'."""
     if job.logprobs is None:
@@ -197,65 +165,10 @@ def _compute(
     lines = [before, *logits[:-1]]
     free = len(tokens) - forced
     output.logprobs += [
-        _token_logprob(line, token, job.logprobs, vocabulary, forced=place >= free)
+        token_logprob(line, token, job.logprobs, vocabulary, forced=place >= free)
         for place, (line, token) in enumerate(zip(lines, tokens, strict=True))
     ]
     return _last(logits)
-
-
-class _Picker:
-    """Chooses tokens under the job's constraint and sampling."""
-
-    def __init__(self, prepared: Prepared, vocabulary: Vocabulary) -> None:
-        self._matcher = prepared.matcher
-        self._sampling = prepared.job.sampling
-        self._mask = Mask(len(vocabulary.pieces))
-        self._random = np.random.default_rng(self._sampling.seed)
-        # Control tokens would come back as text that no segment may hold as such; only an end of turn is let through.
-        self._never = np.fromiter(vocabulary.control - vocabulary.end_of_generation, dtype=np.int64)
-
-    @property
-    def complete(self) -> bool:
-        """The constraint allows nothing more."""
-        return self._matcher is not None and self._matcher.is_stopped()
-
-    def forced(self, room: int) -> list[int]:
-        """Tokens that the constraint leaves no choice about, at most `room`; the matcher has consumed them."""
-        if self._matcher is None or room <= 0 or self.complete:
-            return []
-        tokens = [int(token) for token in self._matcher.compute_ff_tokens()][:room]
-        if tokens:
-            self._matcher.consume_tokens(tokens)
-            check(self._matcher)
-        return tokens
-
-    def pick(self, row: Row, so_far: Sequence[int]) -> int:
-        scores = penalise(row, so_far, self._sampling.repeat_penalty).copy()
-        if self._matcher is None:
-            scores[self._never] = -np.inf
-        else:
-            scores[~self._mask.allowed(self._matcher)] = -np.inf
-        token = choose(scores, self._sampling, self._random)
-        if self._matcher is not None:
-            self._matcher.consume_token(token)
-            check(self._matcher)
-        return token
-
-
-def _token_logprob(row: Row, token: int, top: int, vocabulary: Vocabulary, *, forced: bool) -> TokenLogprob:
-    logs = log_softmax(row)
-    best = np.argsort(-logs, kind="stable")[:top].tolist()
-    return TokenLogprob(
-        token=token,
-        text=_text(vocabulary, token),
-        logprob=float(logs[token]),
-        forced=forced,
-        top=[TopLogprob(token=other, text=_text(vocabulary, other), logprob=float(logs[other])) for other in best],
-    )
-
-
-def _text(vocabulary: Vocabulary, token: int) -> str:
-    return vocabulary.pieces[token].decode("utf-8", "replace")
 
 
 def _last(logits: Logits) -> Row:

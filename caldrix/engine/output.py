@@ -1,0 +1,63 @@
+"""What a generation gave so far: its tokens, their text as whole characters, and their log-probabilities."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from caldrix.engine.backend import Vocabulary
+from caldrix.engine.jobs import TextDelta
+from caldrix.engine.sample import Row, log_softmax
+from caldrix.protocol.messages import Choice, Finish, TokenLogprob, TopLogprob
+
+
+@dataclass
+class Output:
+    """What came out so far."""
+
+    ids: list[int] = field(default_factory=list)
+    forced: int = 0
+    text: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    choice: Choice | None = None
+    finish: Finish = "length"
+
+
+class Speaker:
+    """Turns token bytes into whole characters: a tail that is no character yet waits for the next token."""
+
+    def __init__(self, output: Output, vocabulary: Vocabulary) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._output = output
+        self._pieces = vocabulary.pieces
+        self._tokens = 0
+        self._forced = 0
+
+    def say(self, tokens: Sequence[int], forced: int, *, last: bool = False) -> Iterator[TextDelta]:
+        text = self._decoder.decode(b"".join(self._pieces[token] for token in tokens), last)
+        self._tokens += len(tokens)
+        self._forced += forced
+        if text or (last and self._tokens):
+            yield TextDelta(text, self._tokens, self._forced)
+            self._output.text.append(text)
+            self._tokens = self._forced = 0
+
+
+def token_logprob(row: Row, token: int, top: int, vocabulary: Vocabulary, *, forced: bool) -> TokenLogprob:
+    """One line of a Done's `logprobs`, with the `top` likeliest tokens."""
+    logs = log_softmax(row)
+    best = np.argsort(-logs, kind="stable")[:top].tolist()
+    return TokenLogprob(
+        token=token,
+        text=_text(vocabulary, token),
+        logprob=float(logs[token]),
+        forced=forced,
+        top=[TopLogprob(token=other, text=_text(vocabulary, other), logprob=float(logs[other])) for other in best],
+    )
+
+
+def _text(vocabulary: Vocabulary, token: int) -> str:
+    return vocabulary.pieces[token].decode("utf-8", "replace")
