@@ -41,6 +41,10 @@ COMMAND_DRAIN_S: Final = 0.5
 
 FILE_TOOL_S: Final = 120.0
 """What read, write, edit, glob, grep and repo_map may take; a file system that does not answer ends there."""
+NAME_CHARS: Final = 1000
+"""A path, a pattern or an address in a tool's input: without a bound, a model that repeats itself fills its turn."""
+LARGEST_NUMBER: Final = 1_000_000_000
+"""Of a tool's input, for the same reason."""
 READ_LINES: Final = 200
 READ_LINE_CHARS: Final = 2000
 READ_PAGE_BYTES: Final = 1024 * 1024

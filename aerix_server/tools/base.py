@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from aerix_server.config.bounds import LARGEST_NUMBER, NAME_CHARS
 from aerix_server.config.settings import Settings
 from aerix_server.protocol.events import Check, JobEvent
 
@@ -30,6 +31,12 @@ class ToolInput(BaseModel):
     """Wrong types and unknown fields are errors the model reads; a field's docstring is its description."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
+
+
+Name = Annotated[str, Field(max_length=NAME_CHARS)]
+"""A short text: a path, a pattern, an address."""
+Count = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
+"""A number of lines or matches, from 1 up."""
 
 
 @dataclass(frozen=True)

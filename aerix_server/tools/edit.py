@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from aerix_server.config.bounds import FILE_TOOL_S
-from aerix_server.tools.base import Output, Tool, ToolContext, ToolError, ToolInput
+from aerix_server.tools.base import Name, Output, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.endings import Plain, neighbour_ending, plain, with_endings
 from aerix_server.tools.known import check_fits, check_text, look_up
 from aerix_server.tools.names import no_such_path, resolve
@@ -18,7 +18,7 @@ _LINES_NAMED = 20
 
 
 class EditInput(ToolInput):
-    path: str
+    path: Name
     old: str
     new: str
     replace_all: bool = False

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aerix_server.config.bounds import FILE_TOOL_S, GLOB_PATHS
-from aerix_server.tools.base import Output, Tool, ToolContext, ToolError, ToolInput
+from aerix_server.tools.base import Name, Output, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.files import FileSet, list_files, list_ignored
 from aerix_server.tools.names import display, escape_name, no_such_path, resolve
 from aerix_server.tools.patterns import matcher, split_base
 
 
 class GlobInput(ToolInput):
-    pattern: str
-    path: str | None = None
+    pattern: Name
+    path: Name | None = None
 
 
 class Glob(Tool[GlobInput]):
@@ -41,7 +41,7 @@ def _glob(call: GlobInput, ctx: ToolContext) -> Output:
     return Output(_nothing(call.pattern, pattern, names, found, ctx))
 
 
-def directory(path: str | None, ctx: ToolContext) -> Path:
+def directory(path: Name | None, ctx: ToolContext) -> Path:
     """The directory to look in; the working directory by default. Raises ToolError when it is none."""
     root = resolve(path, ctx) if path else ctx.cwd
     if not root.exists():

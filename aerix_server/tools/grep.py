@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pydantic import Field
-
 from aerix_server.config.bounds import FILE_TOOL_S, GREP_FILE_BYTES, GREP_LINE_CHARS, GREP_MATCHES, GREP_SECONDS
-from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolInput
+from aerix_server.tools.base import Count, Name, Output, Refusal, Tool, ToolContext, ToolInput
 from aerix_server.tools.files import FileEntry, list_files, list_ignored
 from aerix_server.tools.languages import language
 from aerix_server.tools.names import display, no_such_path, resolve, special_kind
@@ -24,10 +22,10 @@ _SNIFF_BYTES = 8192
 
 
 class GrepInput(ToolInput):
-    pattern: str
-    path: str | None = None
-    glob: str | None = None
-    max_matches: int = Field(GREP_MATCHES, ge=1)
+    pattern: Name
+    path: Name | None = None
+    glob: Name | None = None
+    max_matches: Count = GREP_MATCHES
 
 
 class Grep(Tool[GrepInput]):
@@ -84,7 +82,7 @@ def _scope(call: GrepInput, ctx: ToolContext) -> Scope:
     return _split(path.parent, [FileEntry(path.name, seen.st_size)], ctx, ())
 
 
-def _directory_scope(root: Path, glob: str | None, ctx: ToolContext) -> Scope:
+def _directory_scope(root: Path, glob: Name | None, ctx: ToolContext) -> Scope:
     found = list_files(root, ctx.cancelled.is_set)
     entries = [entry for entry in found.files if not entry.link]
     notes = list(found.notes)

@@ -8,19 +8,17 @@ import os
 import stat
 from pathlib import Path
 
-from pydantic import Field
-
 from aerix_server.config.bounds import FILE_TOOL_S, READ_LINES
-from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolError, ToolInput
+from aerix_server.tools.base import Count, Name, Output, Refusal, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.names import display, escape_name, no_such_path, os_sentence, resolve, special_kind
 from aerix_server.tools.pages import Page, read_page
 from aerix_server.tools.text import NotText
 
 
 class ReadInput(ToolInput):
-    path: str
-    offset: int = Field(1, ge=1)
-    limit: int = Field(READ_LINES, ge=1)
+    path: Name
+    offset: Count = 1
+    limit: Count = READ_LINES
 
 
 class Read(Tool[ReadInput]):

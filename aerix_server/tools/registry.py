@@ -68,6 +68,8 @@ def _sentence(tool: Tool[Any], detail: ErrorDetails) -> str:
             edge = detail["ctx"]
             limit = f"at least {edge['ge']}" if "ge" in edge else f"at most {edge['le']}"
             return f"{name} must be {limit}, not {_shown(detail['input'])}"
+        case "string_too_long":
+            return f"{name} must have at most {detail['ctx']['max_length']} characters, not {len(detail['input'])}"
         case "literal_error" if isinstance(detail["input"], str):
             return f"{name} must be {wanted}, not {_shown(detail['input'])}"
         case _:

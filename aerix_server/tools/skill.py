@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aerix_server.tools.base import Output, Tool, ToolContext, ToolError, ToolInput
+from aerix_server.tools.base import Name, Output, Tool, ToolContext, ToolError, ToolInput
 
 _ARGUMENTS = "$ARGUMENTS"
 
 
 class SkillInput(ToolInput):
-    name: str | None = None
-    args: str | None = None
+    name: Name | None = None
+    args: Name | None = None
     list: bool = False
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolInput
+from aerix_server.tools.base import Name, Output, Refusal, Tool, ToolContext, ToolInput
 
 
 class FetchInput(ToolInput):
-    url: str
+    url: Name
 
 
 class SearchInput(ToolInput):
-    query: str
+    query: Name
 
 
 class WebFetch(Tool[FetchInput]):

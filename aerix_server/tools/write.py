@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aerix_server.config.bounds import FILE_TOOL_S
-from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolInput
+from aerix_server.tools.base import Name, Output, Refusal, Tool, ToolContext, ToolInput
 from aerix_server.tools.endings import with_endings
 from aerix_server.tools.known import Known, check_fits, check_text, look_up
 from aerix_server.tools.names import resolve
@@ -16,7 +16,7 @@ _REPLACEMENT = "\ufffd"
 
 
 class WriteInput(ToolInput):
-    path: str
+    path: Name
     content: str
 
 

@@ -60,6 +60,8 @@ def test_descriptions_are_short():
         ("read", {"path": "f", "limit": True}, "limit must be an integer, not true"),
         ("read", {"path": "f", "limit": 1.5}, "limit must be an integer, not the number 1.5"),
         ("read", {"path": "f", "offset": 0}, "offset must be at least 1, not 0"),
+        ("read", {"path": "f", "offset": 10**9 + 1}, "offset must be at most 1000000000, not 1000000001"),
+        ("grep", {"pattern": "x" * 1001}, "pattern must have at most 1000 characters, not 1001"),
         ("read", {"path": "f", "lines": 3}, "unknown field lines: read takes path, offset, limit"),
         ("repo_map", {"path": "."}, "unknown field path: repo_map takes no input"),
         ("bash", {"command": "x", "timeout_secs": 601}, "timeout_secs must be at most 600, not 601"),
