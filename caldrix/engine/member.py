@@ -12,7 +12,8 @@ from caldrix.engine.constrain import Compiler
 from caldrix.engine.generate import Prepared, generate
 from caldrix.engine.guard import Guard
 from caldrix.engine.jobs import Failed, Item, Job, Part, Rendered
-from caldrix.engine.llama import BRANCH_CELLS, LlamaBackend, LlamaModel, OpenOptions
+from caldrix.engine.llama import BRANCH_CELLS, LlamaBackend, OpenOptions
+from caldrix.engine.llama_model import LlamaModel
 from caldrix.engine.oneof import check_options
 from caldrix.engine.prefix import PrefixStore
 from caldrix.engine.probe import probe

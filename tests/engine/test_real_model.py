@@ -10,7 +10,7 @@ import pytest
 
 from caldrix.engine.api import ServingFlags
 from caldrix.engine.jobs import Part
-from caldrix.engine.llama import LlamaModel
+from caldrix.engine.llama_model import LlamaModel
 from caldrix.engine.member import LoadedMember, load_member
 from caldrix.models.refs import resolve
 from caldrix.protocol.errors import Refused
