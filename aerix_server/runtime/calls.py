@@ -16,7 +16,7 @@ from aerix_server.runtime.bounds import repeat_note
 from aerix_server.runtime.context import RELEASE_S
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.results import Result, deliver_call
-from aerix_server.runtime.turn import Turn, canonical, dropped_note
+from aerix_server.runtime.turn import Turn, canonical, dropped_note, same_as
 from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolError
 from aerix_server.tools.registry import parse_input
 
@@ -37,17 +37,34 @@ class Interrupted(Exception):
 
 async def run_calls(agent: Agent, turn: Turn) -> None:
     """Run the calls and append their results. Raises Ended: an aborted plan, a call repeated too often."""
+    made: set[str] = set()
+    looked: dict[str, str] = {}
     for call in turn.calls:
-        counted = not agent.jobs.running()  # asking how a job gets on is no loop
-        await deliver_call(agent, call, await _run(agent, call))
-        times = agent.repeats.add(canonical(call)) if counted else 0
-        note = repeat_note(call.tool, times)
+        key = canonical(call)
+        # Asking how a job gets on is no loop, and within one turn the model has not yet seen what it asks for again.
+        counted = key not in made and not agent.jobs.running()
+        made.add(key)
+        if key in looked:
+            await deliver_call(agent, call, Result(Output(same_as(looked[key])), False, 0))
+            continue
+        result = await _run(agent, call)
+        await deliver_call(agent, call, result)
+        if not _only_looks(agent, call):
+            looked.clear()
+        elif not result.failed:
+            looked[key] = call.id
+        note = repeat_note(call.tool, agent.repeats.add(key) if counted else 0)
         if note is not None:
             await agent.tell(note)
     if agent.plan.aborted:
         raise Ended("cancelled", "the user aborted the plan")
     if turn.dropped:
         await agent.tell(dropped_note(turn.dropped))
+
+
+def _only_looks(agent: Agent, call: Call) -> bool:
+    tool = agent.tools.get(call.tool)
+    return tool is not None and tool.only_looks
 
 
 async def _run(agent: Agent, call: Call) -> Result:

@@ -135,6 +135,8 @@ class Tool(Generic[Input]):
     description: ClassVar[str]
     """What the model reads: what it does, its limits, one line where that is enough."""
     input_model: type[Input]
+    only_looks: ClassVar[bool] = False
+    """It changes nothing: a second such call with the same input, before anything else was done, gives the same."""
     limit_s: ClassVar[float | None] = None
     """The most seconds that a call may take; None for a tool that bounds its own work, or waits for the user."""
 

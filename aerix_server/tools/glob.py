@@ -22,6 +22,7 @@ class Glob(Tool[GlobInput]):
     name = "glob"
     description = "Lists files whose path matches pattern, such as by ending; * crosses /. path is where to look."
     input_model = GlobInput
+    only_looks = True
     limit_s = FILE_TOOL_S
 
     async def run(self, call: GlobInput, ctx: ToolContext) -> Output:

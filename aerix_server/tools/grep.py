@@ -35,6 +35,7 @@ class Grep(Tool[GrepInput]):
         "glob limits the files."
     )
     input_model = GrepInput
+    only_looks = True
     limit_s = FILE_TOOL_S
 
     async def run(self, call: GrepInput, ctx: ToolContext) -> Output:

@@ -25,6 +25,7 @@ class Read(Tool[ReadInput]):
     name = "read"
     description = "Shows limit (200) lines of a file with their numbers, from line offset; of a directory its entries."
     input_model = ReadInput
+    only_looks = True
     limit_s = FILE_TOOL_S
 
     async def run(self, call: ReadInput, ctx: ToolContext) -> Output:

@@ -26,6 +26,7 @@ class RepoMap(Tool[RepoMapInput]):
     name = "repo_map"
     description = "Shows the tree of files with sizes and languages."
     input_model = RepoMapInput
+    only_looks = True
     limit_s = FILE_TOOL_S
 
     async def run(self, call: RepoMapInput, ctx: ToolContext) -> Output:

@@ -19,6 +19,7 @@ class Skill(Tool[SkillInput]):
     name = "skill"
     description = "Loads the instructions of the skill name, with args put in; or lists the skills."
     input_model = SkillInput
+    only_looks = True
 
     async def run(self, call: SkillInput, ctx: ToolContext) -> Output:
         if call.name is not None:

@@ -234,6 +234,24 @@ async def test_the_same_call_for_ever_is_stopped_by_name(
     assert told and "Do not call it again: use what it says." in told[0]
 
 
+async def test_a_look_repeated_in_one_turn_is_told_once_and_counted_once(kit: Make) -> None:
+    run = kit(turn(*[call("glob", pattern="*")] * 8), final("seen"))
+    (run.cwd / "here.txt").write_text("x")
+    result = await run.run()
+    assert result.outcome == "final", "the model had not seen the result when it asked again"
+    first, *others = run.results()
+    assert "here.txt" in first and others == ["the same as c1, above"] * 7
+
+
+async def test_a_look_after_a_change_looks_again(kit: Make) -> None:
+    looks, missing = call("glob", pattern="*.new"), call("read", path="no")
+    run = kit(turn(looks, call("write", path="a.new", content="x"), looks, missing, missing), final())
+    await run.run()
+    before, _, after, *failed = run.results()
+    assert "a.new" not in before and "a.new" in after
+    assert all(text.startswith("error: ") for text in failed)
+
+
 # --- context bounds (C01, C02) ---------------------------------------------------------------------------------------
 
 
