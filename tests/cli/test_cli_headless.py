@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from aerix_server.protocol.events import LIVE_TYPES
+
 AERIX = (sys.executable, str(Path(__file__).parent / "aerix_over_double.py"))
 
 
@@ -50,7 +52,9 @@ def test_json_is_one_object(env: dict[str, str], tmp_path: Path) -> None:
 def test_stream_json_has_every_event_in_order_and_the_result_last(env: dict[str, str], tmp_path: Path) -> None:
     done = run(env, tmp_path, "-p", "events 3000", "--output-format", "stream-json", "--quiet")
     lines = [json.loads(line) for line in done.stdout.decode().split("\n") if line]
-    assert [line["seq"] for line in lines[:-1]] == list(range(1, 3002))
+    # On a busy machine the command may fall behind: a notice then says so, and what it missed comes from the log.
+    logged = [line["seq"] for line in lines[:-1] if line["type"] not in LIVE_TYPES]
+    assert logged == list(range(1, 3002))
     assert lines[-2]["type"] == "request.end"
     assert lines[-1]["type"] == "result"
 
