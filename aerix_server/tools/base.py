@@ -7,6 +7,7 @@ A tool raises ToolError for what the model should be told (`error: …`) and Ref
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +129,7 @@ class ToolContext:
 Input = TypeVar("Input", bound=ToolInput)
 
 
-class Tool(Generic[Input]):
+class Tool(ABC, Generic[Input]):
     """One tool. A subclass sets the three class fields and `run`; it keeps no state."""
 
     name: ClassVar[str]
@@ -140,9 +141,9 @@ class Tool(Generic[Input]):
     limit_s: ClassVar[float | None] = None
     """The most seconds that a call may take; None for a tool that bounds its own work, or waits for the user."""
 
+    @abstractmethod
     async def run(self, call: Input, ctx: ToolContext) -> Output:
         """Raises ToolError and Refusal."""
-        raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
         """The input's JSON Schema for the turn grammar: no titles, no defaults, no descriptions, nothing additional."""
