@@ -32,7 +32,7 @@ def waiting_line(event: dict[str, Any]) -> str | None:
     phase, done, total = event.get("phase", ""), event.get("done", 0), event.get("total", 0)
     text = _PHASES.get(phase, one_line(str(phase)))
     if phase == "queue":
-        text += f", place {done}"
+        text = f"{text}, place {done}" if done else "waiting for the model"
     elif phase == "prefill":
         text += f": {done} of {total} rows"
     elif phase == "autostart":

@@ -64,6 +64,7 @@ def test_event_lines(event: dict[str, Any], lines: list[str]) -> None:
     [
         ("prefill", 512, 2048, None, "reading the prompt: 512 of 2048 rows"),
         ("queue", 2, 0, None, "waiting in the queue, place 2"),
+        ("queue", 0, 0, None, "waiting for the model"),
         ("download", 5_000_000, 9_000_000, "m", "downloading the model: 5 of 9 MB (m)"),
         ("load", 1, 3, None, "loading the model: 1 of 3"),
         ("later\x1b", 0, 0, None, "later\\e"),
