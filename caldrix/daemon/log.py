@@ -21,6 +21,8 @@ from caldrix.protocol.text import encodable
 
 WAITING_LINES = 10_000
 CLOSE_TIMEOUT_S = 2.0
+OLD_LOG_BYTES = 16 * 1024 * 1024
+"""A log of this size is put aside as `<name>.1` when a pool starts; one older one is kept."""
 
 
 class Log:
@@ -78,6 +80,8 @@ def open_log(path: Path | None) -> Log:
         return Log(sys.stderr)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.is_file() and path.stat().st_size >= OLD_LOG_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise CannotStart(f"cannot open the log {path}: {error.strerror}.") from error
