@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from aerix_server.config.settings import Settings
 from aerix_server.pool.start import BoundPool, bind_pool
@@ -44,6 +47,14 @@ class Toys:
         return await PoolClient.connect(self.socket, "tests", timeout=BOUND_S)
 
     async def stop(self) -> None:
-        with contextlib.suppress(CaldrixError):
-            async with await self.client() as client:
-                await client.stop()
+        """Until none is left: a pool that lost the race may still be starting, and serve once the winner is gone."""
+        async with asyncio.timeout(BOUND_S):
+            while self._served():
+                with contextlib.suppress(CaldrixError):
+                    async with await self.client() as client:
+                        await client.stop()
+                await asyncio.sleep(0.05)
+
+    def _served(self) -> bool:
+        commands = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+        return any(str(self.socket) in words for words in commands)
