@@ -141,7 +141,6 @@ def _tool_context(ports: RequestPorts, context: AgentContext, plan: AgentPlan, j
         cancelled=ports.cancelled,
         views=Views(),
         spool_dir=ports.spool_dir,
-        emit_job=send,
         plan=plan,
         context=ModelContext(ROOT, context, send),
         jobs=jobs,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from aerix_server.config.bounds import LARGEST_NUMBER, NAME_CHARS
 from aerix_server.config.settings import Settings
-from aerix_server.protocol.events import Check, JobEvent
+from aerix_server.protocol.events import Check
 
 
 class ToolError(Exception):
@@ -49,7 +49,6 @@ class Output:
     touched: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     whole: Path | None = None
-    event_fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PlanPort(Protocol):
@@ -114,7 +113,6 @@ class ToolContext:
     cancelled: asyncio.Event
     views: Views
     spool_dir: Path
-    emit_job: Callable[[JobEvent], None]
     plan: PlanPort
     context: ContextPort
     jobs: JobsPort

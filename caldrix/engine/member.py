@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -26,8 +25,6 @@ from caldrix.models.machine import memory_limit, usable_cores
 from caldrix.models.refs import resolve
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Member, OneOf, Rates, StoreInfo
-
-log = logging.getLogger(__name__)
 
 
 class LoadedMember:

@@ -18,7 +18,7 @@ WORTH_SAVING_ROWS = 16
 
 
 class Rows:
-    """Owned by the engine thread. `live` are the ids whose rows stand in the backend."""
+    """Owned by the engine thread; knows the ids whose rows stand in the backend."""
 
     def __init__(self, backend: Backend, store: PrefixStore) -> None:
         self._backend = backend

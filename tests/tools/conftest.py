@@ -111,7 +111,6 @@ def make_bench(cwd: Path, spool_dir: Path) -> Bench:
         cancelled=asyncio.Event(),
         views=Views(),
         spool_dir=spool_dir,
-        emit_job=events.append,
         plan=plan,
         context=context,
         jobs=jobs,
