@@ -15,6 +15,7 @@ from aerix_server.config.keys import KEYS, nest
 from aerix_server.config.layers import Layer, Value, env_layer, file_layer, given_layer
 from aerix_server.config.settings import WAITING, Settings
 from aerix_server.config.trust import tightened
+from aerix_server.protocol.folders import aerix_folder
 from aerix_server.protocol.outcomes import BadParams
 
 DEFAULT_SOURCE = "default"
@@ -66,10 +67,8 @@ def load_settings(cwd: Path | None, overrides: Mapping[str, Any], env: Mapping[s
 
 
 def user_file(env: Mapping[str, str]) -> Path:
-    """`$XDG_CONFIG_HOME/aerix/config.toml`; a relative XDG_CONFIG_HOME does not count."""
-    home = env.get("XDG_CONFIG_HOME", "")
-    base = Path(home) if home.startswith("/") else Path(env.get("HOME") or Path.home()) / ".config"
-    return base / "aerix" / "config.toml"
+    """`$XDG_CONFIG_HOME/aerix/config.toml`."""
+    return aerix_folder(env, "CONFIG") / "config.toml"
 
 
 def project_file(cwd: Path) -> Path | None:

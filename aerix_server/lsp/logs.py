@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,13 +13,6 @@ from typing import Final
 
 LOG_BYTES: Final = 4 * 1024 * 1024
 LOG_FILES: Final = 3
-
-
-def log_path(env: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/aerix/server.log`; a relative XDG_STATE_HOME does not count."""
-    state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return base / "aerix" / "server.log"
 
 
 class LazyFile(RotatingFileHandler):

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from aerix_server.lsp import logs
 from aerix_server.lsp.app import MakeSessions, serve
+from aerix_server.protocol.folders import server_log
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ logger = logging.getLogger(__name__)
 def run(make_sessions: MakeSessions) -> NoReturn:
     """Serve until the client leaves or a signal comes, and leave: 0 after `shutdown` and `exit`, else 1."""
     read_fd, write_fd = take_protocol_pipes()
-    stop_logging = logs.start(logs.log_path(os.environ))
+    stop_logging = logs.start(server_log(os.environ))
     code = _serve(make_sessions, read_fd, write_fd)
     stop_logging()
     # Not sys.exit: that waits for threads, and one may hang in a system call. All that had to be written is.

@@ -15,6 +15,7 @@ from typing import Final
 
 from aerix_server.config.settings import Settings
 from aerix_server.pool.references import MAIN
+from aerix_server.protocol.folders import aerix_folder
 from aerix_server.protocol.outcomes import AerixError
 
 LOCK_HELD: Final = 3
@@ -58,8 +59,7 @@ def pool_command(settings: Settings, socket: str, model: str) -> list[str]:
 
 def start_log() -> Path:
     """`$XDG_STATE_HOME/aerix/pool-start.log`, its folder made."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    folder = Path(state) / "aerix"
+    folder = aerix_folder(os.environ, "STATE")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / "pool-start.log"
 

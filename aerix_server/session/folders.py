@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ulid import ULID
 
+from aerix_server.protocol.folders import aerix_folder
+
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def data_home(env: Mapping[str, str]) -> Path:
-    """`$XDG_DATA_HOME/aerix`; a relative XDG_DATA_HOME does not count."""
-    home = env.get("XDG_DATA_HOME", "")
-    base = Path(home) if home.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "share"
-    return base / "aerix"
+    """`$XDG_DATA_HOME/aerix`."""
+    return aerix_folder(env, "DATA")
 
 
 def sessions_folder(env: Mapping[str, str]) -> Path:

@@ -8,12 +8,12 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Final, TypeVar
 
 from aerix_cli.rpc import Rpc, RpcError, ServerGone
 from aerix_server import __version__
 from aerix_server.protocol import messages as m
+from aerix_server.protocol.folders import server_log
 from aerix_server.protocol.methods import METHODS
 
 # -P: a folder's own json.py or aerix_server must not be imported because the command runs there.
@@ -82,7 +82,7 @@ class Server:
         status = self._process.returncode
         how = "does not answer" if status is None else f"ended with status {status}"
         said = f" It said: {' / '.join(self._last_lines)}" if self._last_lines else ""
-        return f"The server {how} before the request was done; {log_path()} has the details.{said}"
+        return f"The server {how} before the request was done; {server_log(os.environ)} has the details.{said}"
 
 
 @asynccontextmanager
@@ -109,10 +109,3 @@ async def connect() -> AsyncIterator[Server]:
         for helper in helpers:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
-
-
-def log_path() -> Path:
-    """Where the server logs."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return base / "aerix" / "server.log"
