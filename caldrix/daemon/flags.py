@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
-from caldrix.engine.api import ServingFlags
+from caldrix.engine.api import DEFAULT_MAX_BATCH, MAX_BATCH_LIMIT, ServingFlags
 from caldrix.protocol.errors import Refused
 
 MAX_THREADS = 512
@@ -31,6 +32,14 @@ def threads(text: str) -> int:
     return value
 
 
+def batch(text: str) -> int:
+    """A whole number from 1 to MAX_BATCH_LIMIT."""
+    value = count(text)
+    if value > MAX_BATCH_LIMIT:
+        raise argparse.ArgumentTypeError(f"{value} is more than {MAX_BATCH_LIMIT}")
+    return value
+
+
 def size(text: str) -> int:
     """Bytes: a whole number, with K, M, G or T (binary) behind it or not."""
     number, unit = (text[:-1], text[-1].lower()) if text[-1:].lower() in SUFFIXES else (text, "")
@@ -47,13 +56,19 @@ def add_serving_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context-budget", type=size, metavar="BYTES", help="memory for stored prefixes; 0 keeps none")
     parser.add_argument("--memory-limit", type=size, metavar="BYTES", help="memory of all members together")
     parser.add_argument(
-        "--max-batch", type=count, metavar="N", help="generations of a member that decode together; this version: 1"
+        "--max-batch",
+        type=batch,
+        metavar="N",
+        help=f"generations of a member that decode together (default {DEFAULT_MAX_BATCH}); 1 serves one after the other",
+    )
+    parser.add_argument(
+        "--store-dir", type=Path, metavar="DIR", help="keep computed prefixes in DIR, so that a restarted pool has them"
     )
 
 
 def overlay(base: ServingFlags, given: argparse.Namespace) -> ServingFlags:
     """`base` with the flags that were given."""
-    names = ("window", "threads", "context_budget", "memory_limit", "max_batch")
+    names = ("window", "threads", "context_budget", "memory_limit", "max_batch", "store_dir")
     return replace(base, **{name: getattr(given, name) for name in names if getattr(given, name) is not None})
 
 

@@ -73,6 +73,9 @@ def make_job(request: Generate, context: Context, deliver: Callable[[Item], None
         constraint=request.constraint,
         sampling=request.sampling,
         logprobs=request.logprobs,
+        parts=tuple(segment.part() for segment in context.segments),
+        client=context.client_id,
+        draft=request.draft == "auto",
     )
 
 

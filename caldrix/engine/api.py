@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Final, Literal, Protocol
 
 from caldrix.engine.jobs import Job, Part, Rendered
 from caldrix.protocol.messages import Member
 
+DEFAULT_MAX_BATCH: Final = 4
+MAX_BATCH_LIMIT: Final = 32
+
 
 @dataclass(frozen=True)
 class ServingFlags:
-    """How a member is served; None leaves the choice to the loader. Sizes in bytes, the window in tokens."""
+    """How a member is served; None leaves the choice to the loader. Sizes in bytes, the window in tokens.
+
+    `max_batch` is how many generations decode together, `store_dir` a folder that keeps prefixes over restarts.
+    """
 
     window: int | None = None
     threads: int | None = None
     context_budget: int | None = None
     memory_limit: int | None = None
-    max_batch: int = 1
+    max_batch: int = DEFAULT_MAX_BATCH
+    store_dir: Path | None = None
 
 
 LoadProgress = Callable[[Literal["download", "precheck", "load"], int, int], None]

@@ -76,7 +76,8 @@ Item = Prefill | TextDelta | Finished | Failed
 class Job:
     """One generation. `deliver` is called from the engine thread with each item, a Finished or Failed last.
 
-    `cancel()` may be called from any thread; the engine looks at it between two passes.
+    `parts` are the segments that `ids` render, `client` who asks, so that clients are served in turn; `draft` allows
+    drafted tokens. `cancel()` may be called from any thread; the engine looks at it between two passes.
     """
 
     ids: Sequence[int]
@@ -85,6 +86,9 @@ class Job:
     constraint: Constraint | None = None
     sampling: Sampling = field(default_factory=Sampling)
     logprobs: int | None = None
+    parts: Sequence[Part] = ()
+    client: str = ""
+    draft: bool = True
     submitted: float = field(default_factory=time.monotonic)
     _cancelled: threading.Event = field(default_factory=threading.Event)
 

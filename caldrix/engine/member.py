@@ -117,10 +117,6 @@ class LoadedMember:
 
 def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, used_bytes: int) -> LoadedMember:
     """Open a model: resolve → precheck in a child → fit → load. See `caldrix.engine.api.Loader`."""
-    if flags.max_batch != 1:
-        raise Refused(
-            "bad_request", f"--max-batch {flags.max_batch}: this version serves one generation at a time; use 1"
-        )
     path = resolve(reference)
     threads = flags.threads or usable_cores()
     limit = flags.memory_limit or memory_limit()

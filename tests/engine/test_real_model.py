@@ -179,8 +179,3 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers() -> None:
     with pytest.raises(Refused, match=r"0\.1 GiB limit") as refused:
         load_member(MODEL, ServingFlags(memory_limit=100 << 20), lambda *_: None, 0)
     assert refused.value.code == "memory" and refused.value.detail and refused.value.detail["needed_bytes"] > 100 << 20
-
-
-def test_a_batch_that_this_version_does_not_serve_is_refused() -> None:
-    with pytest.raises(Refused, match="one generation at a time"):
-        load_member(MODEL, ServingFlags(max_batch=4), lambda *_: None, 0)
