@@ -59,7 +59,7 @@ def add_serving_flags(parser: argparse.ArgumentParser) -> None:
         "--max-batch",
         type=batch,
         metavar="N",
-        help=f"generations of a member that decode together (default {DEFAULT_MAX_BATCH}); 1 serves one after the other",
+        help=f"generations of a member that decode together (default {DEFAULT_MAX_BATCH}); 1: one by one",
     )
     parser.add_argument(
         "--store-dir", type=Path, metavar="DIR", help="keep computed prefixes in DIR, so that a restarted pool has them"
