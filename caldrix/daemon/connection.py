@@ -14,7 +14,7 @@ from caldrix.daemon.handlers import Call, answer
 from caldrix.daemon.outbox import Outbox
 from caldrix.daemon.parsing import parse, request_id
 from caldrix.daemon.pool import OpenRequest, Pool
-from caldrix.daemon.record import facts_of
+from caldrix.daemon.record import facts_of, kind_of
 from caldrix.protocol.errors import BadFrame, Refused
 from caldrix.protocol.frames import Framer, Payload, decode
 from caldrix.protocol.messages import PROTOCOL_VERSION, Error, Hello, Message, PoolStop, Request
@@ -44,6 +44,7 @@ class Connection:
             try:
                 await self._converse(requests)
             except BadFrame as error:
+                self._pool.log.event("bad frame", **self._who())
                 self._outbox.put(Error(id=0, code="bad_frame", message=f"{error}."))
             except OSError:
                 self._outbox.discard()
@@ -108,6 +109,7 @@ class Connection:
                 f"this pool speaks protocol version {PROTOCOL_VERSION}, not {_shown(version)}; use a matching client."
             )
             supported = [PROTOCOL_VERSION]
+            self._pool.log.event("hello refused", id=identity, outcome="version")
             self._outbox.put(
                 Error(
                     id=identity, code="version", message=message, detail={"supported": supported}, supported=supported
@@ -120,6 +122,7 @@ class Connection:
                 raise Refused("bad_request", f"{hello.type} came before Hello; a connection opens with Hello.")
         except Refused as refusal:
             self._refuse(identity, refusal)
+            self._pool.log.event("hello refused", id=identity, type=kind_of(payload), outcome=refusal.code)
             return False
         self._hello = hello
         self._pool.contexts.arrive(hello.client_id)
@@ -133,7 +136,7 @@ class Connection:
             self._check_begin(request)
         except Refused as refusal:
             self._refuse(identity, refusal)
-            self._pool.log.event("request", id=identity, **self._who(), outcome=refusal.code)
+            self._pool.log.event("request", id=identity, type=kind_of(payload), **self._who(), outcome=refusal.code)
             return
         opened = OpenRequest(request.id, waits_for_stop=isinstance(request, PoolStop))
         self._open[request.id] = opened
@@ -171,8 +174,8 @@ class Connection:
                 "type": request.type,
                 **self._who(),
                 "duration_ms": duration,
-                **facts_of(request, reply),
                 **call.facts,
+                **facts_of(request, reply),
             }
             self._pool.log.event("request", id=request.id, **facts)
 

@@ -116,8 +116,10 @@ async def _drop(call: Call, request: ContextDrop) -> Message:
 
 async def _generate(call: Call, request: Generate) -> Done:
     contexts = call.pool.contexts
+    context = contexts.get(call.client_id, request.context)
+    call.facts.update(member=context.member, prompt_tokens=len(context.rendered.ids))
     if call.pool.options.log_text:
-        segments = contexts.get(call.client_id, request.context).segments
+        segments = context.segments
         call.facts["prompt"] = [{"role": segment.role, "text": segment.text} for segment in segments]
     done = await generate(request, call.client_id, call.pool.members, contexts, call.cancellation, call.send)
     if call.pool.options.log_text:

@@ -6,46 +6,50 @@ prompts or outputs, nor does a failure's: only its kind and its place in the cod
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import queue
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final
 
-from caldrix.daemon.options import CannotStart
+from caldrix.daemon.logfile import LogFile
 from caldrix.protocol.text import encodable
 
-WAITING_LINES = 10_000
-CLOSE_TIMEOUT_S = 2.0
-OLD_LOG_BYTES = 16 * 1024 * 1024
-"""A log of this size is put aside as `<name>.1` when a pool starts; one older one is kept."""
+WAITING_LINES: Final = 10_000
+CLOSE_TIMEOUT_S: Final = 2.0
+
+Write = Callable[[str], None]
+"""Writes one line; raises OSError or ValueError when it cannot."""
 
 
 class Log:
-    """Lines are dropped while the writer is `WAITING_LINES` behind; the next line says how many."""
+    """Lines that cannot be written, or that come while `WAITING_LINES` wait, are lost; the next one says how many.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lines: queue.Queue[str | None] = queue.Queue(WAITING_LINES)
-        self._dropped = 0
-        self._thread = threading.Thread(target=self._write, name="caldrix-log", daemon=True)
+    The first of several that cannot be written is told of once, by `complain`.
+    """
+
+    def __init__(self, write: Write, close: Callable[[], None], complain: Callable[[Exception], None]) -> None:
+        self._write = write
+        self._close = close
+        self._complain = complain
+        self._records: queue.Queue[dict[str, Any] | None] = queue.Queue(WAITING_LINES)
+        self._turned_away = 0
+        self._thread = threading.Thread(target=self._run, name="caldrix-log", daemon=True)
         self._thread.start()
 
     def event(self, event: str, **facts: Any) -> None:
-        """One line; facts that are None are left out."""
+        """One line; facts that are None are left out. Never blocks and never raises."""
         record: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         record |= {key: value for key, value in facts.items() if value is not None}
-        if self._dropped:
-            record["lines_lost"] = self._dropped
         try:
-            self._lines.put_nowait(json.dumps(encodable(record), ensure_ascii=False))
-            self._dropped = 0
+            self._records.put_nowait(record)
         except queue.Full:
-            self._dropped += 1
+            self._turned_away += 1
 
     def failure(self, event: str, error: BaseException, **facts: Any) -> None:
         """What went wrong unexpectedly: the exception's kind and the places it passed, not its text."""
@@ -56,33 +60,51 @@ class Log:
         self.event(event, error=type(error).__name__, places=places, **facts)
 
     def close(self) -> None:
-        """Write what waits, within a bound, and close the stream unless it is stderr."""
+        """Write what waits, within a bound, and close the file."""
         try:
-            self._lines.put(None, timeout=CLOSE_TIMEOUT_S)
+            self._records.put(None, timeout=CLOSE_TIMEOUT_S)
         except queue.Full:
             return
         self._thread.join(CLOSE_TIMEOUT_S)
-        if self._stream is not sys.stderr and not self._thread.is_alive():
-            self._stream.close()
+        if not self._thread.is_alive():
+            self._close()
 
-    def _write(self) -> None:
-        while (line := self._lines.get()) is not None:
+    def _run(self) -> None:
+        failed = told = 0
+        complained = False
+        while (record := self._records.get()) is not None:
+            lost = failed + self._turned_away - told
             try:
-                self._stream.write(line + "\n")
-                self._stream.flush()
-            except (OSError, ValueError):
-                self._dropped += 1
+                self._write(to_line(record | ({"lines_lost": lost} if lost else {})))
+            except (OSError, ValueError) as error:
+                failed += 1
+                if not complained:
+                    self._complain(error)
+                complained = True
+            else:
+                told += lost
+                complained = False
+
+
+def to_line(record: dict[str, Any]) -> str:
+    """The record as one line of JSON; what JSON cannot hold stands as its kind. Pure."""
+    return json.dumps(encodable(record), ensure_ascii=False, default=lambda value: f"<{type(value).__name__}>")
 
 
 def open_log(path: Path | None) -> Log:
-    """The log at `path`, appended to and private to its user; None is stderr. Raises CannotStart."""
+    """The log at `path`; None is stderr. A file that cannot be written is told of on stderr, and tried again."""
     if path is None:
-        return Log(sys.stderr)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.is_file() and path.stat().st_size >= OLD_LOG_BYTES:
-            path.replace(path.with_name(f"{path.name}.1"))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise CannotStart(f"cannot open the log {path}: {error.strerror}.") from error
-    return Log(os.fdopen(descriptor, "w", encoding="utf-8"))
+        return Log(_to_stderr, lambda: None, lambda error: None)
+    file = LogFile(path)
+    return Log(file.write, file.close, lambda error: _complain(path, error))
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _complain(path: Path, error: Exception) -> None:
+    reason = getattr(error, "strerror", None) or str(error)
+    with contextlib.suppress(OSError, ValueError):
+        _to_stderr(f"caldrix: cannot write the log {path}: {reason}; requests are served without it until it can be")

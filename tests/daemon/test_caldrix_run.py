@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from caldrix.commands.answer import stats_line
 from caldrix.commands.arguments import parse
 from caldrix.commands.exits import Stop
 from caldrix.commands.plain import visible
 from caldrix.commands.run import run
+from caldrix.commands.served import flag_words, holds
 from caldrix.commands.table import in_units, status_lines
-from caldrix.protocol.messages import Done, MemoryInfo, PoolInfo, PoolStatus, Timing, Usage
-from tests.daemon.daemon_pool import BOUND_S
-from tests.daemon.fake_engine import FakeLoader
+from caldrix.protocol.messages import MemoryInfo, PoolInfo, PoolStatus
+from tests.daemon.daemon_pool import BOUND_S, Served
+from tests.daemon.fake_engine import FakeLoader, FakeMember
 
 HERE = Path(__file__).parent
 
@@ -141,9 +141,48 @@ def test_lines_for_a_person() -> None:
         "memory   0 B of 2.0 GiB",
         "no member is loaded",
     ]
-    usage = Usage(
-        prompt_tokens=10, recomputed_from=4, completion_tokens=3, forced_tokens=1, drafted_tokens=0, accepted_tokens=0
+
+
+async def test_a_named_pool_answers_with_its_member(pool: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    for reference in ("main", "fake"):
+        words = ["run", reference, "--socket", str(pool.socket), "say from the pool"]
+        assert await asyncio.to_thread(run, parse(words), FakeLoader()) == 0
+        assert capsys.readouterr().out == "from the pool\n"
+    status = await (await pool.client()).status()
+    assert len(pool.loader.members) == 1 and status.contexts == 0
+
+
+async def test_a_named_pool_loads_what_it_lacks(pool: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "other", "--socket", str(pool.socket), "--window", "77", "say loaded"]
+    assert await asyncio.to_thread(run, parse(words), FakeLoader()) == 0
+    assert capsys.readouterr().out == "loaded\n" and pool.loader.flags[-1].window == 77
+    assert [member.member for member in (await (await pool.client()).status()).members] == ["main", "other"]
+
+
+def test_a_named_pool_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(Stop, match="no pool answers"):
+        run(parse(["run", "fake", "--socket", str(folder / "none.sock"), "x"]), FakeLoader())
+
+
+def test_which_member_holds_a_model() -> None:
+    member = FakeMember().status("main").model_copy(update={"model": "/models/a.gguf"})
+    assert (
+        holds(member, "main") and holds(member, "/models/a.gguf") and holds(member, "/models/../models/a.gguf") is False
     )
-    done = Done(id=1, finish="stop", text="x", usage=usage, timing=Timing(queued_ms=0, prefill_ms=3, decode_ms=0))
-    line = stats_line(done)
-    assert line == "prompt 10 tokens, 6 computed in 3 ms (2000.0 tok/s); answer 3 tokens, 1 forced, in 0 ms; stop"
+    assert not holds(member, "a.gguf") and not holds(member, "other")
+
+
+def test_serving_flags_as_words() -> None:
+    given = parse(["run", "m", "--window", "5", "--context-budget", "1K", "--store-dir", "/x"])
+    assert flag_words(given) == ["--window", "5", "--context-budget", "1024", "--store-dir", "/x"]
+
+
+async def test_a_pipe_gets_the_answer_and_no_escape_byte() -> None:
+    pipe = asyncio.subprocess.PIPE
+    env = os.environ | {"PYTHONPATH": str(HERE.parent.parent), "TERM": "xterm-256color", "FORCE_COLOR": "1"}
+    words = [str(HERE / "fake_pool.py"), "run", "fake", "--stats", "say \x1b[1m plain"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, env=env, stdout=pipe, stderr=pipe, stdin=asyncio.subprocess.DEVNULL
+    )
+    out, err = await asyncio.wait_for(process.communicate(), BOUND_S)
+    assert process.returncode == 0 and out == b"\x1b[1m plain\n" and b"\x1b" not in err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from caldrix.daemon.cancellation import Cancellation
 from caldrix.daemon.edits import StoredSegment, apply_edits, cut_after, store
 from caldrix.daemon.flags import parse_flags
-from caldrix.daemon.log import OLD_LOG_BYTES, open_log
 from caldrix.daemon.members import Resident
 from caldrix.daemon.names import NAME, slug, split_load
 from caldrix.daemon.outbox import WAITING_FRAMES, Outbox, merge, to_frame
@@ -274,14 +272,3 @@ async def test_a_member_is_freed_after_its_last_user() -> None:
         assert not done and cancellation.cancelled and not member.closed.is_set()
     await asyncio.wait_for(freeing, 5)
     assert member.closed.is_set()
-
-
-def test_a_large_log_is_put_aside_once(tmp_path: Path) -> None:
-    path = tmp_path / "pool.log"
-    path.write_bytes(b"x" * OLD_LOG_BYTES)
-    for _ in range(2):
-        log = open_log(path)
-        log.event("started")
-        log.close()
-    assert path.read_text().count('"event": "started"') == 2
-    assert (tmp_path / "pool.log.1").stat().st_size == OLD_LOG_BYTES
