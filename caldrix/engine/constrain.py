@@ -7,12 +7,16 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
-from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+from llguidance import LLExecutor, LLMatcher, LLTokenizer
+from llguidance.numpy import (
+    allocate_token_bitmask,
+    fill_next_token_bitmask_par,
+    fill_next_token_bitmask_par_with_draft_tokens,
+)
 from numpy.typing import NDArray
 
 from caldrix.engine.deep import with_deep_stack
@@ -89,18 +93,59 @@ class Compiler:
         return matcher
 
 
-class Mask:
-    """The tokens a matcher allows next, as a boolean array of the vocabulary's size."""
+class Masks:
+    """The tokens a matcher allows next, and after each of the tokens that may follow.
+
+    They stay right as long as the matcher consumes what was expected: `followed` keeps account of it.
+    """
 
     def __init__(self, vocabulary_size: int) -> None:
-        self._bits = allocate_token_bitmask(1, vocabulary_size)
+        self._executor = LLExecutor(num_threads=1)
         self._size = vocabulary_size
+        self._bits = allocate_token_bitmask(1, vocabulary_size)
+        self._expected: list[int] = []
+        self._place: int | None = None
+
+    def compute(self, matcher: LLMatcher, following: Sequence[int] = ()) -> None:
+        """The masks of what `matcher` may consume next and of what after each of `following`. It stays as it is.
+
+        May run while the model computes: no lock is held.
+        """
+        self._place = None
+        if self._bits.shape[0] <= len(following):
+            self._bits = allocate_token_bitmask(len(following) + 1, self._size)
+        self._bits[: len(following) + 1] = 0
+        if following:
+            fill_next_token_bitmask_par_with_draft_tokens(self._executor, [(matcher, 0, list(following))], self._bits)
+        else:
+            fill_next_token_bitmask_par(self._executor, [(matcher, 0)], self._bits)
+        self._expected, self._place = list(following), 0
+
+    def followed(self, tokens: Sequence[int]) -> None:
+        """The matcher has consumed these."""
+        for token in tokens:
+            if self._place is None or self._place >= len(self._expected) or self._expected[self._place] != token:
+                self._place = None
+                return
+            self._place += 1
+
+    def allows(self, matcher: LLMatcher, token: int) -> bool:
+        """May this token be consumed next?"""
+        return bool(self._row(matcher)[token >> 5] >> np.int32(token & 31) & 1)
 
     def allowed(self, matcher: LLMatcher) -> NDArray[np.bool_]:
-        fill_next_token_bitmask(matcher, self._bits)
-        check(matcher)
-        unpacked = np.unpackbits(self._bits[0].view(np.uint8), bitorder="little")[: self._size]
-        return unpacked.view(np.bool_)
+        """What may be consumed next, as a boolean array of the vocabulary's size. Raises Refused when nothing may."""
+        row = self._row(matcher)
+        if not row.any():
+            check(matcher)
+            raise Refused("constraint_invalid", "the constraint cannot be followed: it allows no token here")
+        return np.unpackbits(row.view(np.uint8), bitorder="little")[: self._size].view(np.bool_)
+
+    def _row(self, matcher: LLMatcher) -> NDArray[np.int32]:
+        if self._place is None:
+            self.compute(matcher)
+        row: NDArray[np.int32] = self._bits[self._place]
+        return row
 
 
 def check(matcher: LLMatcher) -> None:

@@ -1,8 +1,8 @@
 """The backend over llama.cpp, by the low-level API of llama-cpp-python, which only this and `llama_model.py` import.
 
-One unified cache holds the live sequence (id 0) and, for a moment, the branches of a OneOf (ids 1…). Flash attention is
-off: without it logits do not depend on how a prompt was cut into passes. Sliding-window models keep all their rows
-(`swa_full`), so that cutting a sequence is right for them too.
+One unified cache holds all sequences, so that a copy shares its rows with what it was copied from. Flash attention is off:
+without it logits do not depend on how a prompt was cut into passes. Sliding-window models keep all their rows (`swa_full`),
+so that cutting a sequence is right for them too. Saved pieces pass through a sequence of their own.
 """
 
 from __future__ import annotations
@@ -11,33 +11,48 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import llama_cpp
 import numpy as np
 from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 
-from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, EngineFailed, Logits, ModelFacts
+from caldrix.engine.backend import (
+    MAX_OUTPUT_ROWS,
+    MAX_PASS_ROWS,
+    EngineFailed,
+    Logits,
+    ModelFacts,
+    NoRoom,
+    Row,
+    Saved,
+)
 from caldrix.engine.llama_model import LlamaModel, read_vocabulary
 from caldrix.models.fit import MICRO_BATCH_ROWS, footprint
 
-LIVE: Final = 0
-MAX_BRANCHES: Final = 31
-BATCH_ROWS: Final = 512
+BRANCHES: Final = 16
+STATE_BRANCHES: Final = 2
+"""For models that keep a state a sequence, whose memory is there whether it is used or not."""
 BRANCH_CELLS: Final = MAX_OUTPUT_ROWS
-"""Cells beyond the window, for the branches of a OneOf that share a pass; a longer one has its room in the window."""
+"""Cells beyond the window, for the branches of a OneOf that share a pass."""
+PIECE_ROWS: Final = 256
 
 
 @dataclass(frozen=True)
 class OpenOptions:
-    """`window` in tokens. `repack` allows kernels that rearrange the weights."""
+    """`window` in tokens; `batch` generations decode together. `repack` allows kernels that rearrange the weights."""
 
     threads: int
     window: int
     repack: bool = True
+    batch: int = 1
+
+    @property
+    def cells(self) -> int:
+        """Rows of all sequences together."""
+        return self.window + BRANCH_CELLS
 
 
 class LlamaBackend:
@@ -45,17 +60,24 @@ class LlamaBackend:
 
     def __init__(self, model: LlamaModel, name: str, options: OpenOptions, notes: tuple[str, ...] = ()) -> None:
         self._model = model
-        self._cells = options.window + BRANCH_CELLS
-        self._context = _open_context(model, options, self._cells)
+        rows = _piece_rows(model)
+        branches = BRANCHES if rows else STATE_BRANCHES
+        sequences = _sequences(options.batch, branches, rows)
+        self._context = _open_context(model, options, sequences)
         self._memory = llama_cpp.llama_get_memory(self._context)
-        self._batch = llama_cpp.llama_batch_init(BATCH_ROWS, 0, 1)
+        self._batch = llama_cpp.llama_batch_init(MAX_PASS_ROWS, 0, 1)
+        self._moving = sequences - 1
         self.vocabulary = read_vocabulary(model.vocab)
         self.facts = ModelFacts(
             name=name,
             lane=_lane(),
             threads=options.threads,
             window=options.window,
-            footprint_bytes=footprint(model.shape, self._cells),
+            cells=options.cells,
+            sequences=sequences - 1,
+            block_rows=rows,
+            branches=branches,
+            footprint_bytes=footprint(model.shape, options.cells),
             template=model.template(),
             notes=notes,
         )
@@ -73,112 +95,110 @@ class LlamaBackend:
     def matcher_tokenizer(self) -> LLTokenizer:
         return lltokenizer_from_vocab(self._model.vocab, eos_token=sorted(self.vocabulary.end_of_generation))
 
-    def eval(self, tokens: Sequence[int], start: int, want: Literal["none", "last", "all"]) -> Logits:
-        kept: list[Logits] = []
-        size = MAX_OUTPUT_ROWS if want == "all" else BATCH_ROWS
-        for offset in range(0, len(tokens), size):
-            part = tokens[offset : offset + size]
-            final = offset + len(part) == len(tokens)
-            outputs = [want == "all" or (want == "last" and final and row == len(part) - 1) for row in range(len(part))]
-            positions = range(start + offset, start + offset + len(part))
-            kept.append(self._decode(part, positions, [LIVE] * len(part), outputs))
-        return np.concatenate(kept) if kept else np.empty((0, len(self.vocabulary.pieces)), np.float32)
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        batch, count = self._batch, len(rows)
+        batch.n_tokens = count
+        tokens, positions, sequences, wanted = zip(*rows, strict=True)
+        np.ctypeslib.as_array(batch.token, (count,))[:] = tokens
+        np.ctypeslib.as_array(batch.pos, (count,))[:] = positions
+        np.ctypeslib.as_array(batch.n_seq_id, (count,))[:] = 1
+        np.ctypeslib.as_array(batch.logits, (count,))[:] = wanted
+        for place, sequence in enumerate(sequences):
+            batch.seq_id[place][0] = sequence
+        code = llama_cpp.llama_decode(self._context, batch)
+        if code == 1:
+            raise NoRoom(f"a pass of {count} rows found no room in the cache")
+        if code:
+            raise EngineFailed(f"a pass of {count} rows at position {positions[0]} failed: llama.cpp answered {code}")
+        return self._logits([place for place, asked in enumerate(wanted) if asked])
 
-    def branches(self, branches: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
-        first = 0
-        for group in _groups(branches):
-            padded = group + [group[0]] * _padding(group)
-            try:
-                for number, rows in self._branch_group(padded, start):
-                    if number < len(group):
-                        yield first + number, rows
-            finally:
-                for sequence in range(1, len(padded) + 1):
-                    llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-            first += len(group)
+    def copy(self, source: int, target: int) -> None:
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
-    def keep(self, rows: int) -> bool:
-        cut = llama_cpp.llama_memory_seq_rm(self._memory, LIVE, rows, -1)
+    def keep(self, sequence: int, rows: int) -> bool:
+        cut = llama_cpp.llama_memory_seq_rm(self._memory, sequence, rows, -1)
         # A model that forgets (recurrent, or a sliding window) may answer true and yet lack the rows before.
-        return bool(cut) and self._bounds() == (0, rows - 1)
+        return bool(cut) and (rows == 0 or self._bounds(sequence) == (0, rows - 1))
 
-    def clear(self) -> None:
-        llama_cpp.llama_memory_clear(self._memory, False)
+    def clear(self, sequence: int) -> None:
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
-    def save(self) -> bytes:
-        size = llama_cpp.llama_state_seq_get_size(self._context, LIVE)
-        buffer = (ctypes.c_uint8 * size)()
-        written = llama_cpp.llama_state_seq_get_data(self._context, buffer, size, LIVE)
-        return bytes(memoryview(buffer)[:written])
+    def save(self, sequence: int, start: int, end: int) -> bytes:
+        if not self.facts.block_rows:
+            return self._state(sequence)
+        llama_cpp.llama_memory_seq_cp(self._memory, sequence, self._moving, start, end)
+        try:
+            return self._state(self._moving)
+        finally:
+            self.clear(self._moving)
 
-    def load(self, snapshot: bytes) -> None:
-        self.clear()
-        buffer = (ctypes.c_uint8 * len(snapshot)).from_buffer_copy(snapshot)
-        if not llama_cpp.llama_state_seq_set_data(self._context, buffer, len(snapshot), LIVE):
-            self.clear()
-            raise EngineFailed(f"a stored prefix of {len(snapshot)} bytes could not be loaded")
+    def load(self, sequence: int, parts: Sequence[Saved]) -> None:
+        for start, end, data in parts:
+            buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+            loaded = llama_cpp.llama_state_seq_set_data(self._context, buffer, len(data), self._moving)
+            if loaded:
+                ends = (start, end) if self.facts.block_rows else (-1, -1)
+                llama_cpp.llama_memory_seq_cp(self._memory, self._moving, sequence, *ends)
+            self.clear(self._moving)
+            if not loaded:
+                raise EngineFailed(f"a stored prefix of {len(data)} bytes could not be loaded")
+        self._check_loaded(sequence, parts[-1].end)
+
+    def set_threads(self, threads: int) -> None:
+        llama_cpp.llama_set_n_threads(self._context, threads, threads)
 
     def close(self) -> None:
         llama_cpp.llama_batch_free(self._batch)
         llama_cpp.llama_free(self._context)
         self._model.close()
 
-    def _bounds(self) -> tuple[int, int]:
-        return (
-            llama_cpp.llama_memory_seq_pos_min(self._memory, LIVE),
-            llama_cpp.llama_memory_seq_pos_max(self._memory, LIVE),
-        )
-
-    def _branch_group(self, group: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
-        """Branch n becomes the sequence n + 1."""
-        for number in range(len(group)):
-            llama_cpp.llama_memory_seq_cp(self._memory, LIVE, number + 1, -1, -1)
-        rows = [
-            (number, token, position)
-            for number, branch in enumerate(group)
-            for position, token in enumerate(branch, start)
-        ]
-        for offset in range(0, len(rows), MAX_OUTPUT_ROWS):
-            numbers, tokens, positions = zip(*rows[offset : offset + MAX_OUTPUT_ROWS], strict=True)
-            logits = self._decode(tokens, positions, [number + 1 for number in numbers], [True] * len(tokens))
-            end = 0
-            for number, run in groupby(numbers):
-                begin, end = end, end + len(list(run))
-                yield number, logits[begin:end]
-
-    def _decode(
-        self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[int], outputs: Sequence[bool]
-    ) -> Logits:
-        """One pass; the logits of the rows marked in `outputs`, in order."""
-        batch = self._batch
-        count = len(tokens)
-        batch.n_tokens = count
-        np.ctypeslib.as_array(batch.token, (count,))[:] = tokens
-        np.ctypeslib.as_array(batch.pos, (count,))[:] = positions
-        np.ctypeslib.as_array(batch.n_seq_id, (count,))[:] = 1
-        np.ctypeslib.as_array(batch.logits, (count,))[:] = outputs
-        for row, sequence in enumerate(sequences):
-            batch.seq_id[row][0] = sequence
-        code = llama_cpp.llama_decode(self._context, batch)
-        if code:
-            reason = "no room in the cache" if code == 1 else f"llama.cpp answered {code}"
-            raise EngineFailed(f"a pass of {count} rows at position {positions[0]} failed: {reason}")
+    def _logits(self, places: Sequence[int]) -> Logits:
         width = len(self.vocabulary.pieces)
-        wanted = [row for row, output in enumerate(outputs) if output]
-        logits = np.empty((len(wanted), width), np.float32)
-        for place, row in enumerate(wanted):
-            logits[place] = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, row), (width,))
-        if np.isnan(logits.max(initial=0.0)):  # the maximum of any NaN is NaN
-            raise EngineFailed(f"a pass of {count} rows at position {positions[0]} gave logits that are no numbers")
+        logits = np.empty((len(places), width), np.float32)
+        for line, place in enumerate(places):
+            logits[line] = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, place), (width,))
         return logits
 
+    def _state(self, sequence: int) -> bytes:
+        size = llama_cpp.llama_state_seq_get_size(self._context, sequence)
+        buffer = (ctypes.c_uint8 * size)()
+        written = llama_cpp.llama_state_seq_get_data(self._context, buffer, size, sequence)
+        return bytes(memoryview(buffer)[:written])
 
-def _open_context(model: LlamaModel, options: OpenOptions, cells: int) -> Any:
+    def _check_loaded(self, sequence: int, rows: int) -> None:
+        """The cheap sign of a part that is missing or in the wrong place."""
+        bounds = self._bounds(sequence)
+        right = (0, rows - 1) if self.facts.block_rows else (rows - 1, rows - 1)
+        if bounds != right:
+            raise EngineFailed(f"a stored prefix of {rows} rows came back with the positions {bounds}")
+
+    def _bounds(self, sequence: int) -> tuple[int, int]:
+        return (
+            llama_cpp.llama_memory_seq_pos_min(self._memory, sequence),
+            llama_cpp.llama_memory_seq_pos_max(self._memory, sequence),
+        )
+
+
+def _sequences(batch: int, branches: int, piece_rows: int) -> int:
+    """Running and idle ones, branches, and one for moving saved pieces."""
+    return batch + (batch if piece_rows else 1) + branches + 1
+
+
+def _piece_rows(model: LlamaModel) -> int:
+    """Rows of a stored piece. A sliding layer saves only the last rows before a piece's end, as many as its window is
+    wide, so longer pieces could not be cut; a recurrent state has no rows at all."""
+    if llama_cpp.llama_model_is_recurrent(model.handle) or llama_cpp.llama_model_is_hybrid(model.handle):
+        return 0
+    sliding = llama_cpp.llama_model_n_swa(model.handle)
+    return min(PIECE_ROWS, sliding) if sliding > 0 else PIECE_ROWS
+
+
+def _open_context(model: LlamaModel, options: OpenOptions, sequences: int) -> Any:
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = cells
-    params.n_batch = BATCH_ROWS
+    params.n_ctx = options.cells
+    params.n_batch = MAX_PASS_ROWS
     params.n_ubatch = MICRO_BATCH_ROWS
-    params.n_seq_max = 1 + MAX_BRANCHES
+    params.n_seq_max = sequences
     params.n_threads = options.threads
     params.n_threads_batch = options.threads
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -187,28 +207,10 @@ def _open_context(model: LlamaModel, options: OpenOptions, cells: int) -> Any:
     params.no_perf = True
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
-        raise EngineFailed(f"llama.cpp cannot open a context of {cells} cells: see the pool's log for its reason")
+        raise EngineFailed(
+            f"llama.cpp cannot open a context of {options.cells} cells: see the pool's log for its reason"
+        )
     return context
-
-
-def _groups(branches: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-    """Branches that fit one pass together: by sequence ids, batch rows and spare cells."""
-    group: list[Sequence[int]] = []
-    rows = 0
-    for branch in branches:
-        if group and (len(group) == MAX_BRANCHES or rows + len(branch) > BRANCH_CELLS):
-            yield group
-            group, rows = [], 0
-        group.append(branch)
-        rows += len(branch)
-    if group:
-        yield group
-
-
-def _padding(group: Sequence[Sequence[int]]) -> int:
-    """Copies of the first branch that bring a group to MIN_PASS_ROWS, so that scores do not depend on its company."""
-    missing = MIN_PASS_ROWS - sum(len(branch) for branch in group)
-    return min(max(0, -(-missing // len(group[0]))), MAX_BRANCHES - len(group))
 
 
 def _lane() -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from caldrix.engine.api import LoadProgress, ServingFlags
+from caldrix.engine.api import DEFAULT_MAX_BATCH, LoadProgress, ServingFlags
 from caldrix.engine.backend import Backend, EngineFailed
+from caldrix.engine.batch import Batch
 from caldrix.engine.constrain import Compiler
-from caldrix.engine.generate import Prepared, generate
+from caldrix.engine.draft import LookupDrafter, corpus, tokens_of
+from caldrix.engine.generate import Generation, Prepared
 from caldrix.engine.guard import Guard
-from caldrix.engine.jobs import Failed, Item, Job, Part, Rendered
-from caldrix.engine.llama import BRANCH_CELLS, LlamaBackend, OpenOptions
+from caldrix.engine.jobs import Failed, Job, Part, Rendered
+from caldrix.engine.llama import LlamaBackend, OpenOptions
 from caldrix.engine.llama_model import LlamaModel
+from caldrix.engine.measure import measure
 from caldrix.engine.oneof import check_options
-from caldrix.engine.prefix import PrefixStore
+from caldrix.engine.pace import thread_counts
+from caldrix.engine.prefix import PrefixStore, Shelf
 from caldrix.engine.probe import probe
-from caldrix.engine.rows import Rows
+from caldrix.engine.sequences import Sequences
 from caldrix.engine.strategy import open_template
 from caldrix.engine.template import Renderer
 from caldrix.engine.worker import Worker
@@ -24,23 +29,37 @@ from caldrix.models.fit import choose_window, default_budget, footprint
 from caldrix.models.machine import memory_limit, usable_cores
 from caldrix.models.refs import resolve
 from caldrix.protocol.errors import Refused
-from caldrix.protocol.messages import Member, OneOf, Rates, StoreInfo
+from caldrix.protocol.messages import Json, Member, OneOf, Rates, StoreInfo
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a member serves: `budget` in bytes for stored prefixes, `batch` generations at once, `threads` to choose from."""
+
+    budget: int
+    batch: int = DEFAULT_MAX_BATCH
+    threads: tuple[int, ...] = (1,)
+    shelf: Shelf | None = None
 
 
 class LoadedMember:
     """Joins a backend to its store, renderer, compiler and thread. See `caldrix.engine.api.EngineMember`."""
 
-    def __init__(self, backend: Backend, context_budget: int) -> None:
+    def __init__(self, backend: Backend, serving: Serving) -> None:
         self._backend = backend
-        self._budget = context_budget
+        self._budget = serving.budget
         vocabulary = backend.vocabulary
         self._template, note = open_template(backend.facts.template, vocabulary.bos_text, vocabulary.eos_text)
         self._notes = [*backend.facts.notes, *([note] if note else [])]
         self._renderer = Renderer(vocabulary, backend.tokenize, self._template)
         self._guard = Guard()
         self._compiler = Compiler(backend.matcher_tokenizer(), self._guard)
-        self._rows = Rows(backend, PrefixStore(context_budget))
-        self._worker = Worker(backend.facts.name, self._drive)
+        self._spell = tokens_of(backend.tokenize, vocabulary.pieces)
+        self._rates, paces = measure(backend, serving.threads)
+        store = PrefixStore(serving.budget, backend.facts.block_rows, serving.shelf)
+        self._sequences = Sequences(backend, store)
+        self._batch = Batch(backend, self._sequences, self._rates, paces, serving.shelf is not None, backend.facts.name)
+        self._worker = Worker(backend.facts.name, self._batch, self._rates, serving.batch, self._begin, self._put_away)
 
     def render(self, parts: Sequence[Part]) -> Rendered:
         with self._guard.use():
@@ -72,8 +91,11 @@ class LoadedMember:
     def position(self, job: Job) -> int | None:
         return self._worker.position(job)
 
+    def expected_wait(self, job: Job) -> float | None:
+        return self._worker.expected_wait(job)
+
     def status(self, name: str, *, status: Literal["ready", "unloading"] = "ready") -> Member:
-        facts, rows = self._backend.facts, self._rows
+        facts, sequences = self._backend.facts, self._sequences
         return Member(
             member=name,
             model=facts.name,
@@ -87,13 +109,13 @@ class LoadedMember:
             template=self._template.info(),
             queue=self._worker.queue(),
             store=StoreInfo(
-                entries=rows.store.entries,
-                bytes=rows.store.size,
-                hits=rows.hits,
-                misses=rows.misses,
-                evicted=rows.store.evicted,
+                entries=sequences.store.entries,
+                bytes=sequences.store.size,
+                hits=sequences.hits,
+                misses=sequences.misses,
+                evicted=sequences.store.evicted,
             ),
-            rates=Rates(prefill_tok_s=rows.rates.prefill, decode_tok_s=rows.rates.decode),
+            rates=Rates(prefill_tok_s=self._rates.prefill, decode_tok_s=self._rates.decode),
             notes=self._notes,
         )
 
@@ -111,14 +133,31 @@ class LoadedMember:
                 return Prepared(job, options=check_options(constraint, self._backend.tokenize, job.max_new_tokens))
             return Prepared(job, matcher=self._compiler.matcher(constraint))
 
-    def _drive(self, prepared: Prepared) -> Iterator[Item]:
-        return generate(prepared, self._rows, self._backend.vocabulary)
+    def _begin(self, prepared: Prepared) -> Generation:
+        facts = self._backend.facts
+        drafter = self._drafter(prepared.job) if prepared.options is None and facts.block_rows else None
+        return Generation(prepared, self._backend.vocabulary, drafter, facts.branches)
+
+    def _drafter(self, job: Job) -> LookupDrafter | None:
+        if not job.draft or job.logprobs is not None:
+            return None
+        texts = [(part.text, part.role == "assistant") for part in job.parts]
+        known = corpus(texts, escaped=isinstance(job.constraint, Json))
+        return LookupDrafter(known, self._spell, self._rates.seconds, lambda: len(self._batch.slots) - 1)
+
+    def _put_away(self) -> None:
+        """The engine thread's last act: what stands is stored, where a store outlives it."""
+        if self._batch.keeps:
+            self._sequences.put_all_away()
+        self._sequences.store.close()
+        self._batch.close()
 
 
 def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, used_bytes: int) -> LoadedMember:
     """Open a model: resolve → precheck in a child → fit → load. See `caldrix.engine.api.Loader`."""
     path = resolve(reference)
     threads = flags.threads or usable_cores()
+    counts = (flags.threads,) if flags.threads else thread_counts(threads)
     limit = flags.memory_limit or memory_limit()
     budget = default_budget(limit) if flags.context_budget is None else flags.context_budget
     size = path.stat().st_size
@@ -129,9 +168,9 @@ def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, use
     progress("load", 0, size)
     try:
         model = LlamaModel(path, repack=verdict.repack)
-        options = OpenOptions(threads, choose_window(model.shape, flags.window), verdict.repack)
+        options = OpenOptions(threads, choose_window(model.shape, flags.window), verdict.repack, flags.max_batch)
         try:
-            _check_memory(reference, footprint(model.shape, options.window + BRANCH_CELLS) + budget, used_bytes, limit)
+            _check_memory(reference, footprint(model.shape, options.cells) + budget, used_bytes, limit)
             backend = LlamaBackend(model, reference, options, verdict.notes)
         except BaseException:
             model.close()
@@ -139,7 +178,7 @@ def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, use
     except EngineFailed as error:
         raise Refused("model_refused", str(error)) from error
     try:
-        member = LoadedMember(backend, budget)
+        member = LoadedMember(backend, Serving(budget, flags.max_batch, counts))
     except BaseException:
         backend.close()
         raise

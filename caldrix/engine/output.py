@@ -16,14 +16,27 @@ from caldrix.protocol.messages import Choice, Finish, TokenLogprob, TopLogprob
 
 @dataclass
 class Output:
-    """What came out so far."""
+    """What came out so far. `ids` are the tokens chosen, of which the first `said` were given out as text; `forced`
+    tells of each whether the constraint left no choice."""
 
     ids: list[int] = field(default_factory=list)
-    forced: int = 0
+    forced: list[bool] = field(default_factory=list)
+    said: int = 0
+    drafted: int = 0
+    accepted: int = 0
     text: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     choice: Choice | None = None
     finish: Finish = "length"
+
+    def choose(self, tokens: Sequence[int], *, forced: bool) -> None:
+        self.ids += tokens
+        self.forced += [forced] * len(tokens)
+
+    def cut(self) -> None:
+        """Take back the tokens that were chosen and not given out."""
+        del self.ids[self.said :]
+        del self.forced[self.said :]
 
 
 class Speaker:
@@ -36,13 +49,17 @@ class Speaker:
         self._tokens = 0
         self._forced = 0
 
-    def say(self, tokens: Sequence[int], forced: int, *, last: bool = False) -> Iterator[TextDelta]:
-        text = self._decoder.decode(b"".join(self._pieces[token] for token in tokens), last)
-        self._tokens += len(tokens)
-        self._forced += forced
+    def say(self, count: int, *, last: bool = False) -> Iterator[TextDelta]:
+        """Give out the next `count` of the chosen tokens; with `last` also an unfinished tail."""
+        output = self._output
+        end = output.said + count
+        text = self._decoder.decode(b"".join(self._pieces[token] for token in output.ids[output.said : end]), last)
+        self._tokens += count
+        self._forced += sum(output.forced[output.said : end])
+        output.said = end
         if text or (last and self._tokens):
             yield TextDelta(text, self._tokens, self._forced)
-            self._output.text.append(text)
+            output.text.append(text)
             self._tokens = self._forced = 0
 
 

@@ -120,14 +120,14 @@ def try_template(source: str | None, bos: str, eos: str) -> None:
 
 
 def _child(path: str, threads: str, repack: str) -> int:
-    from caldrix.engine.backend import EngineFailed
+    from caldrix.engine.backend import EngineFailed, Row
     from caldrix.engine.llama import OpenOptions, opened
 
     try:
         with opened(Path(path), OpenOptions(int(threads), PROBE_WINDOW, bool(int(repack)))) as backend:
             ids = backend.tokenize(PROBE_TEXT)
-            backend.eval(ids, 0, "last")
-            backend.eval(ids[-1:], len(ids), "last")
+            backend.decode([Row(token, place, 0, token == ids[-1]) for place, token in enumerate(ids)])
+            backend.decode([Row(ids[-1], len(ids), 0, wanted=True)])
             try_template(backend.facts.template, backend.vocabulary.bos_text, backend.vocabulary.eos_text)
     except EngineFailed as error:
         sys.stderr.write(f"{error}\n")

@@ -1,37 +1,71 @@
-"""Measured speeds of a member, and the chunk size they give."""
+"""Measured speeds of a member: rows a second, what a pass of so many rows costs, and the chunk size they give."""
 
 from __future__ import annotations
 
-from caldrix.engine.backend import MIN_PASS_ROWS
+from bisect import bisect_left
+from typing import Final
 
-PASS_SECONDS = 0.8
+from caldrix.engine.backend import MAX_PASS_ROWS, MIN_PASS_ROWS
+
+PASS_SECONDS: Final = 0.8
 """What a prefill pass should take; a cancel is answered within one pass."""
-MAX_CHUNK = 512
-FIRST_CHUNK = 32
-SMOOTHING = 0.3
+SHARED_PASS_SECONDS: Final = 0.3
+"""The same while another generation decodes and stands still for it."""
+SHARED_CHUNK: Final = 192
+"""With the rows of who decodes it stays within one micro-batch of the engine."""
+FIRST_CHUNK: Final = 32
+SMOOTHING: Final = 0.3
+SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Rows of a pass whose costs are told apart."""
 
 
 class Rates:
-    """Rows a second, as exponential averages. Passes of MIN_PASS_ROWS and more tell the prefill rate, of one row the
-    decode rate."""
+    """Exponential averages. Passes of MIN_PASS_ROWS and more tell the prefill rate, of one row the decode rate."""
 
     def __init__(self) -> None:
         self.prefill: float | None = None
         self.decode: float | None = None
+        self._seconds: dict[int, float] = {}
 
     def note(self, rows: int, seconds: float) -> None:
+        """A pass of `rows` took `seconds`."""
         if seconds <= 0:
             return
-        rate = rows / seconds
         if rows >= MIN_PASS_ROWS:
-            self.prefill = rate if self.prefill is None else self.prefill + SMOOTHING * (rate - self.prefill)
+            self.prefill = _smooth(self.prefill, rows / seconds)
         elif rows == 1:
-            self.decode = rate if self.decode is None else self.decode + SMOOTHING * (rate - self.decode)
+            self.decode = _smooth(self.decode, 1 / seconds)
+        if rows <= SIZES[-1]:
+            size = SIZES[bisect_left(SIZES, rows)]
+            self._seconds[size] = _smooth(self._seconds.get(size), seconds * size / rows if size != rows else seconds)
 
-    def chunk(self, remaining: int) -> int:
-        """Rows of the next prefill pass of `remaining`: about PASS_SECONDS, and no tail under MIN_PASS_ROWS is left."""
-        rows = FIRST_CHUNK if self.prefill is None else int(self.prefill * PASS_SECONDS)
-        rows = max(2 * MIN_PASS_ROWS, min(MAX_CHUNK, rows))
+    def seconds(self, rows: int) -> float | None:
+        """What a pass of `rows` is expected to take: measured, or between two that were. None: nothing is known."""
+        known = sorted(self._seconds)
+        if not known:
+            return None
+        place = bisect_left(known, rows)
+        if place == len(known):
+            return self._seconds[known[-1]] * rows / known[-1]
+        above = known[place]
+        if above == rows or place == 0:
+            return self._seconds[above]
+        below = known[place - 1]
+        share = (rows - below) / (above - below)
+        return self._seconds[below] + share * (self._seconds[above] - self._seconds[below])
+
+    def chunk(self, remaining: int, *, shared: bool = False) -> int:
+        """Rows of the next prefill pass of `remaining`: about PASS_SECONDS, and no tail under MIN_PASS_ROWS is left.
+
+        `shared`: somebody else decodes meanwhile.
+        """
+        seconds, most = (SHARED_PASS_SECONDS, SHARED_CHUNK) if shared else (PASS_SECONDS, MAX_PASS_ROWS)
+        rows = FIRST_CHUNK if self.prefill is None else int(self.prefill * seconds)
+        rows = max(2 * MIN_PASS_ROWS, min(most, rows))
         if rows >= remaining:
             return remaining
         return rows if remaining - rows >= MIN_PASS_ROWS else remaining - MIN_PASS_ROWS
+
+
+def _smooth(before: float | None, value: float) -> float:
+    return value if before is None else before + SMOOTHING * (value - before)

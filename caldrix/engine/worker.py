@@ -1,4 +1,4 @@
-"""The member's thread: it takes jobs in queue order, drives each to its end and delivers every item to its job."""
+"""The member's thread and its queue: it starts jobs in their order, as many at once as it may, and turns the batch."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from caldrix.engine.backend import EngineFailed
-from caldrix.engine.generate import Prepared
-from caldrix.engine.jobs import Failed, Finished, Item, Job
-from caldrix.protocol.errors import Refused
+from caldrix.engine.batch import Batch, Slot, engine_failed
+from caldrix.engine.generate import Generation, Prepared
+from caldrix.engine.jobs import Failed, Finished, Job
+from caldrix.engine.rates import Rates
+from caldrix.engine.schedule import next_waiting, order, wait_seconds
 from caldrix.protocol.messages import QueueInfo, Usage
 
 log = logging.getLogger(__name__)
@@ -20,12 +22,25 @@ CLOSED = Failed("shutting_down", "the member is being unloaded or the pool is st
 
 
 class Worker:
-    """One engine thread with its queue. `drive` makes the items of a prepared job; only this thread calls it."""
+    """One engine thread. `begin` makes a prepared job a generation; `finish` is the thread's last act."""
 
-    def __init__(self, name: str, drive: Callable[[Prepared], Iterator[Item]]) -> None:
-        self._drive = drive
+    def __init__(
+        self,
+        name: str,
+        batch: Batch,
+        rates: Rates,
+        most: int,
+        begin: Callable[[Prepared], Generation],
+        finish: Callable[[], None],
+    ) -> None:
+        self._batch = batch
+        self._rates = rates
+        self._most = most
+        self._begin = begin
+        self._finish = finish
         self._waiting: deque[Prepared] = deque()
-        self._running: Prepared | None = None
+        self._aside: list[Slot] = []
+        self._running: list[Job] = []
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
@@ -40,63 +55,108 @@ class Worker:
         prepared.job.deliver(CLOSED)
 
     def position(self, job: Job) -> int | None:
-        """Jobs ahead of this one; 0 while it runs; None when it has ended."""
+        """Jobs that start before this one, and 1 for those that run; 0 while it runs itself; None when it has ended."""
         with self._changed:
-            if self._running is not None and self._running.job is job:
+            if job in self._running:
                 return 0
-            for place, prepared in enumerate(self._waiting, start=1):
-                if prepared.job is job:
-                    return place if self._running is not None else place - 1
-            return None
+            waiting = [prepared.job for prepared in self._waiting]
+            if job not in waiting:
+                return None
+            places = order([other.client for other in waiting], [other.client for other in self._running])
+            return places.index(waiting.index(job)) + (len(self._running) >= self._most)
+
+    def expected_wait(self, job: Job) -> float | None:
+        """Seconds until a waiting job starts, as far as can be told."""
+        with self._changed:
+            waiting = [prepared.job for prepared in self._waiting]
+            if job not in waiting:
+                return None
+            places = order([other.client for other in waiting], [other.client for other in self._running])
+            before = [waiting[place] for place in places[: places.index(waiting.index(job))]]
+            rows = sum(len(other.ids) for other in before)
+            tokens = sum(other.max_new_tokens for other in [*self._running, *before])
+            return wait_seconds(rows, tokens, self._most, self._rates.prefill, self._rates.decode)
 
     def queue(self) -> QueueInfo:
         with self._changed:
-            return QueueInfo(running=int(self._running is not None), waiting=len(self._waiting))
+            return QueueInfo(running=len(self._running), waiting=len(self._waiting))
 
     def close(self) -> None:
         """Fail what waits, cancel what runs, and wait for the thread's end (one pass)."""
         with self._changed:
             self._closing = True
             dropped, self._waiting = list(self._waiting), deque()
-            if self._running is not None:
-                self._running.job.cancel()
+            for job in self._running:
+                job.cancel()
             self._changed.notify()
         for prepared in dropped:
             prepared.job.deliver(CLOSED)
         self._thread.join()
 
     def _run(self) -> None:
-        while (prepared := self._next()) is not None:
-            self._serve(prepared)
-            with self._changed:
-                self._running = None
-
-    def _next(self) -> Prepared | None:
-        with self._changed:
-            while not self._waiting:
-                if self._closing:
-                    return None
-                self._changed.wait()
-            self._running = self._waiting.popleft()
-            return self._running
-
-    def _serve(self, prepared: Prepared) -> None:
-        job = prepared.job
-        if job.cancelled:
-            job.deliver(cancelled_before_start(job))
-            return
-        try:
-            for item in self._drive(prepared):
-                job.deliver(item)
+        while self._has_work():
+            try:
                 self._answer_cancelled()
-        except Refused as refused:
-            job.deliver(Failed(refused.code, refused.message))
-        except EngineFailed as failed:
-            log.error("a generation failed: %s", failed)
-            job.deliver(Failed("engine_failed", f"the engine failed: {failed}. The request can be tried again."))
-        except Exception as error:
-            log.exception("a generation broke")
-            job.deliver(Failed("engine_failed", f"the engine broke ({type(error).__name__}); the pool's log has more"))
+                self._return_aside()
+                self._start_waiting()
+                self._aside += self._batch.turn()
+            except Exception as error:
+                log.exception("a turn of the engine broke")
+                self._batch.fail_all(self._aside, error)
+                self._aside = []
+            with self._changed:
+                self._running = [slot.generation.job for slot in (*self._batch.slots, *self._aside)]
+        try:
+            self._finish()
+        except Exception:
+            log.exception("the engine's last act failed")
+
+    def _has_work(self) -> bool:
+        with self._changed:
+            while not (self._waiting or self._running):
+                if self._closing:
+                    return False
+                self._changed.wait()
+            return True
+
+    def _start_waiting(self) -> None:
+        """Start jobs while they have room. One that waits for room is not overtaken."""
+        while not self._aside and (prepared := self._take_next()):
+            try:
+                slot = self._batch.start(self._begin(prepared))
+            except EngineFailed as error:
+                prepared.job.deliver(engine_failed(error))
+                self._not_running(prepared.job)
+                continue
+            except Exception as error:
+                log.exception("a job could not be started")
+                prepared.job.deliver(engine_failed(type(error).__name__))
+                self._not_running(prepared.job)
+                continue
+            if slot is None:
+                with self._changed:
+                    self._running.remove(prepared.job)
+                    self._waiting.appendleft(prepared)
+                return
+
+    def _take_next(self) -> Prepared | None:
+        with self._changed:
+            if not self._waiting or len(self._running) >= self._most:
+                return None
+            clients = [prepared.job.client for prepared in self._waiting]
+            place = next_waiting(clients, [job.client for job in self._running])
+            prepared = self._waiting[place]
+            del self._waiting[place]
+            self._running.append(prepared.job)
+            return prepared
+
+    def _not_running(self, job: Job) -> None:
+        with self._changed:
+            self._running.remove(job)
+
+    def _return_aside(self) -> None:
+        while self._aside and self._batch.return_to(self._aside[0]):
+            self._aside.pop(0)
 
     def _answer_cancelled(self) -> None:
         """Waiting jobs that were cancelled are answered between two passes, not when their turn comes."""
@@ -106,6 +166,9 @@ class Worker:
                 self._waiting.remove(prepared)
         for prepared in cancelled:
             prepared.job.deliver(cancelled_before_start(prepared.job))
+        for slot in [slot for slot in self._aside if slot.generation.job.cancelled]:
+            self._aside.remove(slot)
+            self._batch.cancel(slot)
 
 
 def cancelled_before_start(job: Job) -> Finished:

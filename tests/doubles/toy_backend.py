@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from llguidance import LLTokenizer
 from llguidance._tokenizer import TokenizerWrapper
 
 from caldrix.engine.api import LoadProgress, ServingFlags
-from caldrix.engine.backend import MAX_OUTPUT_ROWS, EngineFailed, Logits, ModelFacts, Vocabulary
-from caldrix.engine.member import LoadedMember
+from caldrix.engine.backend import (
+    MAX_OUTPUT_ROWS,
+    MAX_PASS_ROWS,
+    EngineFailed,
+    Logits,
+    ModelFacts,
+    NoRoom,
+    Row,
+    Saved,
+    Vocabulary,
+)
+from caldrix.engine.cells import Cells
+from caldrix.engine.member import LoadedMember, Serving
 from caldrix.protocol.errors import Refused
 
 QUOTE, START, END, PAD, WORD = 34, 256, 257, 258, 259
@@ -65,15 +75,22 @@ class Script:
 class ToyBackend:
     vocabulary = VOCABULARY
 
-    def __init__(self, script: Script, name: str = "toy", *, can_cut: bool = True) -> None:
-        self.facts = ModelFacts(name, "toy", 1, script.window, 1 << 20, TEMPLATE)
+    def __init__(
+        self, script: Script, name: str = "toy", *, can_cut: bool = True, cells: int = 0, sequences: int = 24
+    ) -> None:
+        """`cells` 0: as many as the window has, and some for branches."""
+        cells = cells or script.window + MAX_OUTPUT_ROWS
+        rows = 16 if can_cut else 0
+        self.facts = ModelFacts(name, "toy", 1, script.window, cells, sequences, rows, 4, 1 << 20, TEMPLATE)
         self.script = script
         self.failures = 0
         """How many of the next passes fail, as a native engine may."""
         self.broken_snapshots = False
+        self.passes: list[list[Row]] = []
         self._can_cut = can_cut
-        self._rows: list[int] = []
-        self._reply = b""
+        self._cells = Cells(cells)
+        self._rows: dict[int, list[int]] = {}
+        self._replies: dict[tuple[int, ...], bytes] = {}
 
     def tokenize(self, text: str) -> list[int]:
         return _split(text.encode("utf-8", "replace"))
@@ -90,25 +107,60 @@ class ToyBackend:
 
         return LLTokenizer(TokenizerWrapper(Wrapped()))
 
-    def eval(self, tokens: Sequence[int], start: int, want: Literal["none", "last", "all"]) -> Logits:
-        if start != len(self._rows) or start + len(tokens) > self.script.window:
-            raise EngineFailed(f"rows {start} to {start + len(tokens)} do not follow {len(self._rows)}")
+    def decode(self, rows: Sequence[Row]) -> Logits:
+        assert 0 < len(rows) <= MAX_PASS_ROWS
+        if len(rows) > self._cells.free:
+            raise NoRoom(f"{len(rows)} rows do not fit")
+        self.passes.append(list(rows))
         self._pass()
         lines = []
-        for place, token in enumerate(tokens):
-            self._rows.append(token)
-            if want == "all" or (want == "last" and place == len(tokens) - 1):
-                lines.append(self._logits(self._rows))
+        for token, position, sequence, wanted in rows:
+            held = self._rows.setdefault(sequence, [])
+            if position != len(held) or not 0 <= sequence < self.facts.sequences:
+                raise EngineFailed(f"row {position} does not follow {len(held)}")
+            held.append(token)
+            self._cells.take(sequence, 1)
+            if wanted:
+                lines.append(self._logits(held))
         return np.array(lines, dtype=np.float32).reshape(len(lines), SIZE)
 
-    def branches(self, branches: Sequence[Sequence[int]], start: int) -> Iterator[tuple[int, Logits]]:
-        """A long branch comes in pieces, as from a real one."""
-        for place, branch in enumerate(branches):
-            assert start == len(self._rows)
-            self._pass()
-            for begin in range(0, len(branch), MAX_OUTPUT_ROWS):
-                ends = range(begin + 1, min(begin + MAX_OUTPUT_ROWS, len(branch)) + 1)
-                yield place, np.array([self._logits(self._rows + list(branch[:end])) for end in ends], np.float32)
+    def copy(self, source: int, target: int) -> None:
+        assert not self._rows.get(target)
+        self._rows[target] = list(self._rows.get(source, []))
+        self._cells.share(source, target)
+
+    def keep(self, sequence: int, rows: int) -> bool:
+        held = self._rows.setdefault(sequence, [])
+        if not self._can_cut and 0 < rows < len(held):
+            return False
+        del held[rows:]
+        self._cells.keep(sequence, rows)
+        return True
+
+    def clear(self, sequence: int) -> None:
+        self._rows[sequence] = []
+        self._cells.keep(sequence, 0)
+
+    def save(self, sequence: int, start: int, end: int) -> bytes:
+        held = self._rows[sequence]
+        return json.dumps(held[start:end] if self._can_cut else held).encode()
+
+    def load(self, sequence: int, parts: Sequence[Saved]) -> None:
+        assert not self._rows.get(sequence)
+        if self.broken_snapshots:
+            raise EngineFailed("the double was told to lose its snapshots")
+        held: list[int] = []
+        for start, end, data in parts:
+            assert start == len(held)
+            held += json.loads(data)[: end - start]
+        self._rows[sequence] = held
+        self._cells.take(sequence, len(held))
+
+    def set_threads(self, threads: int) -> None:
+        """Nothing here is computed by threads."""
+
+    def close(self) -> None:
+        self._rows = {}
 
     def _pass(self) -> None:
         if self.script.pace_s:
@@ -117,36 +169,16 @@ class ToyBackend:
             self.failures -= 1
             raise EngineFailed("the double was told to fail")
 
-    def keep(self, rows: int) -> bool:
-        if not self._can_cut and rows < len(self._rows):
-            return False
-        del self._rows[rows:]
-        return True
-
-    def clear(self) -> None:
-        self._rows = []
-
-    def save(self) -> bytes:
-        return json.dumps(self._rows).encode()
-
-    def load(self, snapshot: bytes) -> None:
-        self.clear()
-        if self.broken_snapshots:
-            raise EngineFailed("the double was told to lose its snapshots")
-        self._rows = json.loads(snapshot)
-
-    def close(self) -> None:
-        self._rows = []
-
     def _logits(self, rows: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """Near certainty of the byte the script wants next; a small slope elsewhere, so that no two are equal."""
-        said = _after_header(rows)
+        prompt, said = _after_header(rows)
         if said == b"":
-            self._reply = self.script.next_reply()
+            self._replies[prompt] = self.script.next_reply()
         logits = np.linspace(0.0, 0.1, SIZE, dtype=np.float32)
         logits[END], logits[QUOTE] = 5.0, 4.0
-        if said is not None and self._reply.startswith(said):
-            wanted = END if len(said) == len(self._reply) else self._reply[len(said)]
+        reply = self._replies.get(prompt, b"")
+        if said is not None and reply.startswith(said):
+            wanted = END if len(said) == len(reply) else reply[len(said)]
             logits[wanted] = 20.0
         return logits
 
@@ -159,12 +191,13 @@ def _split(text: bytes) -> list[int]:
     return tokens
 
 
-def _after_header(rows: Sequence[int]) -> bytes | None:
-    """What stands after the last turn's header, when that is an assistant's."""
+def _after_header(rows: Sequence[int]) -> tuple[tuple[int, ...], bytes | None]:
+    """The prompt, and what stands after the last turn's header, when that is an assistant's."""
     starts = [place for place, token in enumerate(rows) if token == START]
     if not starts or list(rows[starts[-1] : starts[-1] + len(HEADER)]) != HEADER:
-        return None
-    return b"".join(VOCABULARY.pieces[token] for token in rows[starts[-1] + len(HEADER) :])
+        return (), None
+    end = starts[-1] + len(HEADER)
+    return tuple(rows[:end]), b"".join(VOCABULARY.pieces[token] for token in rows[end:])
 
 
 def load_toy(reference: str, flags: ServingFlags, progress: LoadProgress, used_bytes: int) -> LoadedMember:
@@ -176,6 +209,5 @@ def load_toy(reference: str, flags: ServingFlags, progress: LoadProgress, used_b
     script = Script(**json.loads(path.read_text()))
     if flags.window:
         script.window = flags.window
-    return LoadedMember(
-        ToyBackend(script, reference), flags.context_budget if flags.context_budget is not None else 1 << 26
-    )
+    budget = flags.context_budget if flags.context_budget is not None else 1 << 26
+    return LoadedMember(ToyBackend(script, reference), Serving(budget, flags.max_batch))

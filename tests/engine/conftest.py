@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from caldrix.engine.jobs import Failed, Finished, Item, Job, Part, Prefill, TextDelta
-from caldrix.engine.member import LoadedMember
+from caldrix.engine.member import LoadedMember, Serving
 from caldrix.protocol.messages import Constraint, Sampling
 from tests.doubles.toy_backend import Script, ToyBackend
 
@@ -53,9 +53,21 @@ def start(
     constraint: Constraint | None = None,
     sampling: Sampling | None = None,
     logprobs: int | None = None,
+    client: str = "",
+    draft: bool = True,
 ) -> Run:
     arrived: queue.Queue[Item] = queue.Queue()
-    job = Job(member.render(parts).ids, tokens, arrived.put, constraint, sampling or Sampling(), logprobs)
+    job = Job(
+        member.render(parts).ids,
+        tokens,
+        arrived.put,
+        constraint,
+        sampling or Sampling(),
+        logprobs,
+        parts=parts,
+        client=client,
+        draft=draft,
+    )
     member.check(job)
     member.submit(job)
     return Run(job, arrived)
@@ -67,10 +79,16 @@ def open_member() -> Iterator[Callable[..., LoadedMember]]:
     opened: list[LoadedMember] = []
 
     def open_one(
-        *replies: str, budget: int = 1 << 24, can_cut: bool = True, pace_s: float = 0.0, window: int = 100_000
+        *replies: str,
+        budget: int = 1 << 24,
+        can_cut: bool = True,
+        pace_s: float = 0.0,
+        window: int = 100_000,
+        batch: int = 1,
+        cells: int = 0,
     ) -> LoadedMember:
         script = Script(list(replies), window=window, pace_s=pace_s)
-        opened.append(LoadedMember(ToyBackend(script, can_cut=can_cut), budget))
+        opened.append(LoadedMember(ToyBackend(script, can_cut=can_cut, cells=cells), Serving(budget, batch)))
         return opened[-1]
 
     yield open_one

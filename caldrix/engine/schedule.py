@@ -1,0 +1,75 @@
+"""Who is served next, and which rows a pass computes. Pure policy; `worker.py` and `batch.py` are the machinery.
+
+A pass holds the next rows of every generation that decodes and one chunk of a prompt (Sarathi-Serve, Agrawal et al.
+2024), so a long prompt never stops a running generation for longer than a chunk. Of several prompts the one that has had
+the fewest rows goes first (least attained service): a short one is not held up by a long one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from caldrix.engine.backend import MAX_PASS_ROWS, MIN_PASS_ROWS
+
+FEW_ROWS: Final = 2 * MIN_PASS_ROWS
+"""So many rows are computed at once, as decoding does; more are a prompt or a long forced run, and come in chunks."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one generation wants computed: `rows` more, of which it has had `served` since it last asked.
+
+    `stop` rows at the most in one pass, where its next point to save lies so near.
+    """
+
+    rows: int
+    served: int = 0
+    stop: int | None = None
+
+
+def plan_pass(needs: Sequence[Need], chunk: Callable[[int, bool], int]) -> list[int]:
+    """How many rows of each need the next pass computes, 0 for those that wait; together at most MAX_PASS_ROWS.
+
+    `chunk(remaining, shared)` sizes a part of a long need.
+    """
+    few = [place for place, need in enumerate(needs) if need.rows <= FEW_ROWS and not need.served]
+    given = [needs[place].rows if place in few else 0 for place in range(len(needs))]
+    many = [place for place, need in enumerate(needs) if need.rows and place not in few]
+    if many:
+        place = min(many, key=lambda place: (needs[place].served, place))
+        need = needs[place]
+        rows = chunk(need.rows, bool(few))
+        given[place] = min(rows, need.rows if need.stop is None else need.stop, MAX_PASS_ROWS - sum(given))
+    return given
+
+
+def next_waiting(waiting: Sequence[str], running: Sequence[str]) -> int:
+    """The place in the queue of the job to start, given each waiting and each running job's client.
+
+    The first in the queue of the client that has the fewest running; with nobody running that is the queue's order.
+    """
+    return min(range(len(waiting)), key=lambda place: (running.count(waiting[place]), place))
+
+
+def order(waiting: Sequence[str], running: Sequence[str]) -> list[int]:
+    """The places of the queue in the order in which their jobs would start if nothing else came."""
+    left, busy, places = list(enumerate(waiting)), list(running), []
+    while left:
+        chosen = next_waiting([client for _, client in left], busy)
+        place, client = left.pop(chosen)
+        places.append(place)
+        busy.append(client)
+    return places
+
+
+def wait_seconds(
+    rows_ahead: int, tokens_ahead: int, slots: int, prefill: float | None, decode: float | None
+) -> float | None:
+    """About how long until a slot is free for a job: the prompt rows and tokens before it, at the measured rates, shared
+    by so many slots. Token counts are what may come at the most, so this is an upper estimate. None: not measured yet.
+    """
+    if prefill is None or decode is None:
+        return None
+    return rows_ahead / prefill + tokens_ahead / decode / max(1, slots)
