@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from caldrix.daemon.members import Resident
@@ -59,5 +58,8 @@ class Stream:
                 self._send(Delta(id=self._id, text="", tokens=0, forced=0))
 
     def _queued(self) -> Queued:
-        position = self._resident.engine.position(self._job) if self._submitted else len(self._resident.requests) - 1
-        return Queued(id=self._id, position=position or 0, waiting_s=round(time.monotonic() - self._job.submitted, 1))
+        """Where the job stands, and about how long it will wait."""
+        engine = self._resident.engine
+        position = engine.position(self._job) if self._submitted else len(self._resident.requests) - 1
+        expected = engine.expected_wait(self._job) if self._submitted else None
+        return Queued(id=self._id, position=position or 0, waiting_s=None if expected is None else round(expected, 1))

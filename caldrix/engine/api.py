@@ -51,6 +51,9 @@ class EngineMember(Protocol):
     def position(self, job: Job) -> int | None:
         """Jobs ahead of this one (1: it is next, after the running one); 0 while it runs; None when it has ended."""
 
+    def expected_wait(self, job: Job) -> float | None:
+        """About how many seconds until a waiting job starts; None: it does not wait, or nothing was measured yet."""
+
     def status(self, name: str, *, status: Literal["ready", "unloading"] = "ready") -> Member:
         """The member as the protocol shows it."""
 

@@ -60,10 +60,10 @@ class Batch:
         """Begin a generation where its prompt's rows have room, else None. One that ends at once is no slot."""
         ids = list(generation.job.ids)
         slot = Slot(generation, generation.steps(), ids=ids, wanted=1)
+        generation.started = time.monotonic()
         if not self._place(slot, len(ids) - (MIN_PASS_ROWS if self._sequences.can_cut else 1)):
             return None
         assert slot.sequence is not None
-        generation.started = time.monotonic()
         generation.resumed = self._sequences.rows(slot.sequence)
         slot.checkpoint = self._sequences.checkpoint(ids, generation.resumed)
         self.slots.append(slot)

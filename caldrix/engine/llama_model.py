@@ -6,6 +6,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ import llama_cpp
 
 from caldrix.engine.backend import EngineFailed, Vocabulary
 from caldrix.models.fit import Shape
+from caldrix.models.header import read_header
+from caldrix.models.shape import shape_of
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ class LlamaModel:
         if not self.handle:
             raise EngineFailed(f"llama.cpp cannot load {path}: see the pool's log for its reason")
         self.vocab = llama_cpp.llama_model_get_vocab(self.handle)
-        self.shape = self._shape()
+        self.shape = self._shape(path)
 
     def meta(self, key: str) -> str | None:
         buffer = ctypes.create_string_buffer(1 << 16)
@@ -56,26 +59,46 @@ class LlamaModel:
     def close(self) -> None:
         llama_cpp.llama_model_free(self.handle)
 
-    def _shape(self) -> Shape:
-        architecture = self.meta("general.architecture") or "unknown"
-        width = llama_cpp.llama_model_n_embd(self.handle)
-        heads = max(1, llama_cpp.llama_model_n_head(self.handle))
-        head = width // heads
-
-        def number(key: str) -> int:
-            return int(self.meta(f"{architecture}.attention.{key}") or head)
-
-        return Shape(
-            weights_bytes=int(llama_cpp.llama_model_size(self.handle)),
-            layers=llama_cpp.llama_model_n_layer(self.handle),
-            heads=heads,
-            kv_heads=llama_cpp.llama_model_n_head_kv(self.handle),
-            key_width=number("key_length"),
-            value_width=number("value_length"),
-            width=width,
+    def _shape(self, path: Path) -> Shape:
+        """From the file's header; where llama.cpp knows better, its number. Only the first part of a split model is
+        read, so the second copies are scaled up from it."""
+        weights = int(llama_cpp.llama_model_size(self.handle))
+        try:
+            shape = shape_of(read_header(path))
+        except (OSError, ValueError) as error:
+            return replace(_bare_shape(self.handle, self.vocab, weights), unknown=f"its header cannot be read: {error}")
+        return replace(
+            shape,
+            weights_bytes=weights,
+            repacked_bytes=shape.repacked_bytes * weights // max(1, shape.weights_bytes),
             vocabulary=llama_cpp.llama_vocab_n_tokens(self.vocab),
             trained_window=llama_cpp.llama_model_n_ctx_train(self.handle),
+            unknown=shape.unknown or self._contradiction(shape),
         )
+
+    def _contradiction(self, shape: Shape) -> str:
+        """Why the header's shape cannot be what llama.cpp has loaded, or empty."""
+        recurrent = bool(llama_cpp.llama_model_is_recurrent(self.handle))
+        hybrid = bool(llama_cpp.llama_model_is_hybrid(self.handle))
+        states, rows = bool(shape.state_elements), bool(shape.row_bytes)
+        if (states, rows) == (recurrent or hybrid, not recurrent):
+            return ""
+        return "its header does not tell which layers keep a state and which keep rows"
+
+
+def _bare_shape(handle: Any, vocab: Any, weights: int) -> Shape:
+    """What llama.cpp itself tells: enough for a window, not for a footprint."""
+    return Shape(
+        weights_bytes=weights,
+        layers=llama_cpp.llama_model_n_layer(handle),
+        heads=llama_cpp.llama_model_n_head(handle),
+        kv_heads=llama_cpp.llama_model_n_head_kv(handle),
+        key_width=0,
+        value_width=0,
+        width=llama_cpp.llama_model_n_embd(handle),
+        vocabulary=llama_cpp.llama_vocab_n_tokens(vocab),
+        trained_window=llama_cpp.llama_model_n_ctx_train(handle),
+    )
 
 
 def read_vocabulary(vocab: Any) -> Vocabulary:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from caldrix.engine.api import DEFAULT_MAX_BATCH, LoadProgress, ServingFlags
 from caldrix.engine.backend import Backend, EngineFailed
 from caldrix.engine.batch import Batch
 from caldrix.engine.constrain import Compiler
+from caldrix.engine.digest import model_digest
 from caldrix.engine.draft import LookupDrafter, corpus, tokens_of
 from caldrix.engine.generate import Generation, Prepared
 from caldrix.engine.guard import Guard
@@ -20,14 +22,15 @@ from caldrix.engine.measure import measure
 from caldrix.engine.oneof import check_options
 from caldrix.engine.pace import thread_counts
 from caldrix.engine.prefix import PrefixStore, Shelf
-from caldrix.engine.probe import probe
+from caldrix.engine.probe import library_build, probe
 from caldrix.engine.sequences import Sequences
+from caldrix.engine.shelf import DiskShelf, identity
 from caldrix.engine.strategy import open_template
 from caldrix.engine.template import Renderer
 from caldrix.engine.worker import Worker
 from caldrix.models.fit import choose_window, default_budget, footprint
 from caldrix.models.machine import memory_limit, usable_cores
-from caldrix.models.refs import resolve
+from caldrix.models.obtain import obtain
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Json, Member, OneOf, Rates, StoreInfo
 
@@ -40,6 +43,7 @@ class Serving:
     batch: int = DEFAULT_MAX_BATCH
     threads: tuple[int, ...] = (1,)
     shelf: Shelf | None = None
+    notes: tuple[str, ...] = ()
 
 
 class LoadedMember:
@@ -50,7 +54,7 @@ class LoadedMember:
         self._budget = serving.budget
         vocabulary = backend.vocabulary
         self._template, note = open_template(backend.facts.template, vocabulary.bos_text, vocabulary.eos_text)
-        self._notes = [*backend.facts.notes, *([note] if note else [])]
+        self._notes = [*backend.facts.notes, *serving.notes, *([note] if note else [])]
         self._renderer = Renderer(vocabulary, backend.tokenize, self._template)
         self._guard = Guard()
         self._compiler = Compiler(backend.matcher_tokenizer(), self._guard)
@@ -155,7 +159,7 @@ class LoadedMember:
 
 def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, used_bytes: int) -> LoadedMember:
     """Open a model: resolve → precheck in a child → fit → load. See `caldrix.engine.api.Loader`."""
-    path = resolve(reference)
+    path = obtain(reference, lambda done, total: progress("download", done, total))
     threads = flags.threads or usable_cores()
     counts = (flags.threads,) if flags.threads else thread_counts(threads)
     limit = flags.memory_limit or memory_limit()
@@ -178,12 +182,25 @@ def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, use
     except EngineFailed as error:
         raise Refused("model_refused", str(error)) from error
     try:
-        member = LoadedMember(backend, Serving(budget, flags.max_batch, counts))
+        shelf, notes = _open_shelf(flags.store_dir, path, budget, backend.facts.block_rows)
+        member = LoadedMember(backend, Serving(budget, flags.max_batch, counts, shelf, notes))
     except BaseException:
         backend.close()
         raise
     progress("load", size, size)
     return member
+
+
+def _open_shelf(
+    folder: Path | None, model: Path, budget: int, piece_rows: int
+) -> tuple[DiskShelf | None, tuple[str, ...]]:
+    """Where prefixes are kept over restarts; without it, a note that says why."""
+    if folder is None or not budget:
+        return None, ()
+    try:
+        return DiskShelf(folder, identity(model_digest(model), library_build(), piece_rows), budget), ()
+    except (Refused, OSError) as error:
+        return None, (f"prefixes are not kept over restarts: {error}",)
 
 
 def _check_memory(reference: str, needed: int, used: int, limit: int) -> None:

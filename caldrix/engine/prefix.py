@@ -55,6 +55,18 @@ class Piece:
         return self.ids.nbytes + (len(self.data) if self.data is not None else 0)
 
 
+@dataclass(frozen=True, eq=False)
+class Header:
+    """A piece on the shelf: its and its parent's key, its first row and tokens, its bytes, its rank of use."""
+
+    key: str
+    parent: str
+    start: int
+    ids: Ids
+    size: int
+    used: int
+
+
 class Shelf(Protocol):
     """Pieces on disk; see `shelf.py`."""
 
@@ -68,8 +80,8 @@ class Shelf(Protocol):
 
     def drop(self, key: str) -> None: ...
 
-    def headers(self) -> Iterator[tuple[str, str, int, Ids, int]]:
-        """Key, parent's key, start, ids and bytes of each piece, parents first."""
+    def headers(self) -> Iterator[Header]:
+        """What is kept, parents first."""
 
     def close(self) -> None:
         """Write what waits."""
@@ -265,13 +277,16 @@ class PrefixStore:
             piece.shelved = 0
 
     def _open(self, shelf: Shelf) -> None:
-        for key, above, start, ids, size in shelf.headers():
-            parent = self._pieces.get(above)
-            if above and (parent is None or not parent.start < start <= parent.end):
-                shelf.drop(key)
+        for header in shelf.headers():
+            parent = self._pieces.get(header.parent)
+            misplaced = parent is None or not parent.start < header.start <= parent.end
+            if (header.parent and misplaced) or header.key != piece_key(header.parent, header.start, header.ids):
+                shelf.drop(header.key)
                 continue
-            self._hang(Piece(parent, start, ids, key, None, shelved=size))
-            self._shelved += size
+            piece = Piece(parent, header.start, header.ids, header.key, None, header.used, header.size)
+            self._clock = max(self._clock, header.used)
+            self._hang(piece)
+            self._shelved += header.size
         self._shrink()
 
 

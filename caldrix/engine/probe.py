@@ -85,11 +85,15 @@ def _run_child(path: Path, threads: int, *, repack: bool) -> str | None:
 
 def _remembered_file(path: Path) -> Path:
     facts = path.stat()
+    key = json.dumps([os.fspath(path), facts.st_size, facts.st_mtime_ns, library_build()])
+    return user_cache_path("caldrix") / "probes" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+
+
+def library_build() -> list[tuple[str, int, int]]:
+    """What tells one build of the engine's library from another: name, size and time of its files."""
     spec = importlib.util.find_spec("llama_cpp")
     library = Path(spec.origin).parent / "lib" if spec and spec.origin else Path()
-    built = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in library.glob("*"))
-    key = json.dumps([os.fspath(path), facts.st_size, facts.st_mtime_ns, built])
-    return user_cache_path("caldrix") / "probes" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+    return sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in library.glob("*"))
 
 
 def _read(file: Path) -> Verdict:

@@ -58,9 +58,8 @@ class Sequences:
 
     def room(self) -> int:
         """Cells that are free, or would be with every idle sequence gone."""
-        return self._cells.free + sum(
-            self._cells.own(number) for number, live in self._live.items() if not live.running
-        )
+        running = [number for number, live in self._live.items() if live.running]
+        return self._cells.total - self._cells.held_by(running)
 
     def fresh_rows(self, ids: Sequence[int]) -> int:
         """Cells that `ids` would take beside the sequences that stand."""

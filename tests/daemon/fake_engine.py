@@ -57,6 +57,9 @@ class FakeMember:
         with self._changed:
             return self._jobs.index(job) if job in self._jobs else None
 
+    def expected_wait(self, job: Job) -> float | None:
+        return None
+
     def status(self, name: str, *, status: Literal["ready", "unloading"] = "ready") -> Member:
         with self._changed:
             running, waiting = min(1, len(self._jobs)), max(0, len(self._jobs) - 1)

@@ -1,0 +1,1 @@
+"""Members that an existing engine serves over HTTP: `openai:BASE_URL#MODEL`."""
