@@ -55,7 +55,7 @@ async def test_a_cancelled_task_cancels_its_generation(pool: Served) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, BOUND_S)
-    assert pool.member.status("main").queue.running == 0
+    await until(lambda: pool.member.status("main").queue.running == 0, "the generation to end")
 
 
 async def test_a_generation_without_frames_is_overdue_and_cancelled(pool: Served) -> None:
