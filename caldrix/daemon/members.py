@@ -182,6 +182,7 @@ class Members:
         try:
             if cancellation.cancelled:
                 raise _load_cancelled(reference)
+            self._check_company(reference)
             return await in_daemon_thread(lambda: self._load(reference, flags, progress, used), "caldrix-load")
         except Refused as refusal:
             self._log.event("load refused", model=reference, code=refusal.code)
@@ -191,6 +192,17 @@ class Members:
             raise Refused(
                 "engine_failed", f"loading {reference} failed unexpectedly: {type(error).__name__}: {error}"
             ) from error
+
+    def _check_company(self, reference: str) -> None:
+        """Beside a member whose memory is not known nothing is loaded: nobody can say whether it fits."""
+        for resident in self._residents.values():
+            state = resident.state()
+            if not state.footprint_bytes and state.lane != "remote":
+                raise Refused(
+                    "footprint_unknown",
+                    f"{reference} cannot be loaded beside {resident.name!r} ({resident.model}), whose memory is not "
+                    "known; unload that one first.",
+                )
 
     def _forget(self, task: asyncio.Task[Member]) -> None:
         self._tasks.discard(task)

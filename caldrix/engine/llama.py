@@ -30,7 +30,7 @@ from caldrix.engine.backend import (
     Saved,
 )
 from caldrix.engine.llama_model import LlamaModel, read_vocabulary
-from caldrix.models.fit import MICRO_BATCH_ROWS, footprint
+from caldrix.models.fit import MICRO_BATCH_ROWS
 
 BRANCHES: Final = 16
 STATE_BRANCHES: Final = 2
@@ -49,35 +49,49 @@ class OpenOptions:
     repack: bool = True
     batch: int = 1
 
-    @property
-    def cells(self) -> int:
-        """Rows of all sequences together."""
-        return self.window + BRANCH_CELLS
+
+@dataclass(frozen=True)
+class Cache:
+    """What a context is opened with: rows of all sequences together, sequence numbers (the last one moves saved pieces),
+    how many of them may branch off one, and rows of a stored piece (0: the model keeps states)."""
+
+    cells: int
+    sequences: int
+    branches: int
+    piece_rows: int
+
+
+def plan_cache(model: LlamaModel, options: OpenOptions) -> Cache:
+    """One window for all sequences together; numbers for those that run, as many idle ones, and the branches."""
+    rows = _piece_rows(model)
+    branches, idle = (BRANCHES, options.batch) if rows else (STATE_BRANCHES, 1)
+    return Cache(options.window + BRANCH_CELLS, options.batch + idle + branches + 1, branches, rows)
 
 
 class LlamaBackend:
     """A model with its context. One thread at a time, except for `tokenize`. Closing it frees both."""
 
-    def __init__(self, model: LlamaModel, name: str, options: OpenOptions, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, model: LlamaModel, name: str, options: OpenOptions, needs: int = 0, notes: tuple[str, ...] = ()
+    ) -> None:
+        """`needs`: the bytes it takes, 0 where that is not known."""
         self._model = model
-        rows = _piece_rows(model)
-        branches = BRANCHES if rows else STATE_BRANCHES
-        sequences = _sequences(options.batch, branches, rows)
-        self._context = _open_context(model, options, sequences)
+        cache = plan_cache(model, options)
+        self._context = _open_context(model, options, cache)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._batch = llama_cpp.llama_batch_init(MAX_PASS_ROWS, 0, 1)
-        self._moving = sequences - 1
+        self._moving = cache.sequences - 1
         self.vocabulary = read_vocabulary(model.vocab)
         self.facts = ModelFacts(
             name=name,
             lane=_lane(),
             threads=options.threads,
             window=options.window,
-            cells=options.cells,
-            sequences=sequences - 1,
-            block_rows=rows,
-            branches=branches,
-            footprint_bytes=footprint(model.shape, options.cells),
+            cells=cache.cells,
+            sequences=cache.sequences - 1,
+            block_rows=cache.piece_rows,
+            branches=cache.branches,
+            footprint_bytes=needs,
             template=model.template(),
             notes=notes,
         )
@@ -179,11 +193,6 @@ class LlamaBackend:
         )
 
 
-def _sequences(batch: int, branches: int, piece_rows: int) -> int:
-    """Running and idle ones, branches, and one for moving saved pieces."""
-    return batch + (batch if piece_rows else 1) + branches + 1
-
-
 def _piece_rows(model: LlamaModel) -> int:
     """Rows of a stored piece. A sliding layer saves only the last rows before a piece's end, as many as its window is
     wide, so longer pieces could not be cut; a recurrent state has no rows at all."""
@@ -193,12 +202,12 @@ def _piece_rows(model: LlamaModel) -> int:
     return min(PIECE_ROWS, sliding) if sliding > 0 else PIECE_ROWS
 
 
-def _open_context(model: LlamaModel, options: OpenOptions, sequences: int) -> Any:
+def _open_context(model: LlamaModel, options: OpenOptions, cache: Cache) -> Any:
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = options.cells
+    params.n_ctx = cache.cells
     params.n_batch = MAX_PASS_ROWS
     params.n_ubatch = MICRO_BATCH_ROWS
-    params.n_seq_max = sequences
+    params.n_seq_max = cache.sequences
     params.n_threads = options.threads
     params.n_threads_batch = options.threads
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -208,7 +217,7 @@ def _open_context(model: LlamaModel, options: OpenOptions, sequences: int) -> An
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
         raise EngineFailed(
-            f"llama.cpp cannot open a context of {options.cells} cells: see the pool's log for its reason"
+            f"llama.cpp cannot open a context of {cache.cells} cells: see the pool's log"
         )
     return context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from caldrix.engine.api import DEFAULT_MAX_BATCH, LoadProgress, ServingFlags
 from caldrix.engine.backend import Backend, EngineFailed
@@ -16,7 +16,7 @@ from caldrix.engine.draft import LookupDrafter, corpus, tokens_of
 from caldrix.engine.generate import Generation, Prepared
 from caldrix.engine.guard import Guard
 from caldrix.engine.jobs import Failed, Job, Part, Rendered
-from caldrix.engine.llama import LlamaBackend, OpenOptions
+from caldrix.engine.llama import LlamaBackend, OpenOptions, plan_cache
 from caldrix.engine.llama_model import LlamaModel
 from caldrix.engine.measure import measure
 from caldrix.engine.oneof import check_options
@@ -28,11 +28,13 @@ from caldrix.engine.shelf import DiskShelf, identity
 from caldrix.engine.strategy import open_template
 from caldrix.engine.template import Renderer
 from caldrix.engine.worker import Worker
-from caldrix.models.fit import choose_window, default_budget, footprint
+from caldrix.models.fit import FootprintUnknown, choose_window, default_budget, footprint
 from caldrix.models.machine import memory_limit, usable_cores
 from caldrix.models.obtain import obtain
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Json, Member, OneOf, Rates, StoreInfo
+
+ALONE: Final = "nothing can be loaded beside this member, whose memory is not known"
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,9 @@ def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, use
         model = LlamaModel(path, repack=verdict.repack)
         options = OpenOptions(threads, choose_window(model.shape, flags.window), verdict.repack, flags.max_batch)
         try:
-            _check_memory(reference, footprint(model.shape, options.cells) + budget, used_bytes, limit)
-            backend = LlamaBackend(model, reference, options, verdict.notes)
+            needs, note = _footprint(reference, model, options, used_bytes)
+            _check_memory(reference, needs + budget, used_bytes, limit)
+            backend = LlamaBackend(model, reference, options, needs, (*verdict.notes, *note))
         except BaseException:
             model.close()
             raise
@@ -189,6 +192,24 @@ def load_member(reference: str, flags: ServingFlags, progress: LoadProgress, use
         raise
     progress("load", size, size)
     return member
+
+
+def _footprint(reference: str, model: LlamaModel, options: OpenOptions, used: int) -> tuple[int, tuple[str, ...]]:
+    """What a member needs in bytes, or 0 and a note where that is not known: such a one is loaded alone.
+
+    Raises Refused("footprint_unknown") beside others.
+    """
+    cache = plan_cache(model, options)
+    try:
+        return footprint(model.shape, cache.cells, cache.sequences, repack=options.repack), ()
+    except FootprintUnknown as unknown:
+        if used:
+            raise Refused(
+                "footprint_unknown",
+                f"how much memory {reference} needs cannot be told ({unknown}), so it can only be loaded alone: "
+                "unload the other members first",
+            ) from unknown
+        return 0, (f"{ALONE}: {unknown}",)
 
 
 def _open_shelf(

@@ -147,6 +147,7 @@ class PrefixStore:
                 self._warm(piece, data)
             if data is None:
                 self.forget(piece)
+                self._shrink()
                 return None
             parts.append(Saved(piece.start, end, data))
         self._shrink()
@@ -157,11 +158,11 @@ class PrefixStore:
         if not self.budget or not ids.size:
             return
         path, length = self.longest(ids)
-        path, length = self._extendable(path, length, ids)
         self._touch(path)
         if ids.size - length < worth:
             return
-        parent = path[-1] if path else None
+        path, length = self._extendable(path, length, ids)
+        parent = path[-1] if path and self._piece_rows else None
         for start, end in self._cuts(length if self._piece_rows else 0, ids.size):
             parent = self._add(parent, start, ids[start:end], save(start, end))
             if not self._piece_rows:

@@ -21,28 +21,44 @@ FEW_ROWS: Final = 2 * MIN_PASS_ROWS
 class Need:
     """What one generation wants computed: `rows` more, of which it has had `served` since it last asked.
 
-    `stop` rows at the most in one pass, where its next point to save lies so near.
+    `stop` rows at the most in one pass, where its next point to save lies so near. `decodes`: its prompt stands.
     """
 
     rows: int
     served: int = 0
     stop: int | None = None
+    decodes: bool = False
 
 
 def plan_pass(needs: Sequence[Need], chunk: Callable[[int, bool], int]) -> list[int]:
     """How many rows of each need the next pass computes, 0 for those that wait; together at most MAX_PASS_ROWS.
 
-    `chunk(remaining, shared)` sizes a part of a long need.
+    `chunk(remaining, shared)` sizes a part of a long need. Who decodes gets up to FEW_ROWS in every pass that has room,
+    and more only while no prompt wants the chunk: drafts and forced runs hold no prompt up.
     """
-    few = [place for place, need in enumerate(needs) if need.rows <= FEW_ROWS and not need.served]
-    given = [needs[place].rows if place in few else 0 for place in range(len(needs))]
+    given = [0] * len(needs)
+    few = [place for place, need in enumerate(needs) if need.decodes or _short(need)]
+    for place in few:
+        given[place] = min(needs[place].rows, FEW_ROWS, MAX_PASS_ROWS - sum(given))
     many = [place for place, need in enumerate(needs) if need.rows and place not in few]
-    if many:
-        place = min(many, key=lambda place: (needs[place].served, place))
-        need = needs[place]
-        rows = chunk(need.rows, bool(few))
-        given[place] = min(rows, need.rows if need.stop is None else need.stop, MAX_PASS_ROWS - sum(given))
+    long = many or [place for place in few if needs[place].rows > given[place] > 0]
+    if long:
+        place = min(long, key=lambda place: (needs[place].served, place))
+        room = MAX_PASS_ROWS - sum(given) + given[place]
+        shared = len(few) > (place in few)
+        given[place] = max(given[place], _part(needs[place], chunk(needs[place].rows, shared), room))
     return given
+
+
+def _short(need: Need) -> bool:
+    return need.rows <= FEW_ROWS and not need.served and (need.stop is None or need.stop >= need.rows)
+
+
+def _part(need: Need, rows: int, room: int) -> int:
+    """So many rows of a long need at most, and no tail under MIN_PASS_ROWS left by a pass that is nearly full."""
+    if rows > room:
+        rows = max(0, min(room, need.rows - MIN_PASS_ROWS))
+    return rows if need.stop is None else min(rows, need.stop)
 
 
 def next_waiting(waiting: Sequence[str], running: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Final, TypeVar
 
-import httpx
+import httpx2
 
 from caldrix.remote.address import Address
 from caldrix.remote.events import Event, Events, MalformedStream
@@ -43,11 +43,11 @@ class Server:
         self._key = key
         self._stall_s = stall_s
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        timeout = httpx.Timeout(stall_s, connect=min(CONNECT_S, stall_s), pool=None)
+        timeout = httpx2.Timeout(stall_s, connect=min(CONNECT_S, stall_s), pool=None)
         # A proxy of the environment is for other machines.
         trust = not address.loopback
-        self._calls = httpx.Client(headers=headers, timeout=timeout, trust_env=trust, verify=_certificates())
-        self._streams = httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=trust, verify=_certificates())
+        self._calls = httpx2.Client(headers=headers, timeout=timeout, trust_env=trust, verify=_certificates())
+        self._streams = httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=trust, verify=_certificates())
 
     def get(self, url: str) -> Any:
         """The answer as JSON. Raises ServerFault."""
@@ -61,7 +61,7 @@ class Server:
         """The whole answer to a generation that is not streamed, as JSON. Raises ServerFault."""
         try:
             response = await self._streams.post(url, json=body)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._unreached(error) from error
         return self._json(url, response)
 
@@ -71,14 +71,14 @@ class Server:
     ) -> AsyncIterator[AsyncIterator[Event]]:
         """The events of a generation; an answer that is not streamed is one event. `patience_s` is how much longer than
         usual it may stay silent. Leaving it closes the connection, which is how a server is told to stop."""
-        timeout = httpx.Timeout(self._stall_s + patience_s, connect=min(CONNECT_S, self._stall_s), pool=None)
+        timeout = httpx2.Timeout(self._stall_s + patience_s, connect=min(CONNECT_S, self._stall_s), pool=None)
         try:
             async with self._streams.stream("POST", url, json=body, timeout=timeout) as response:
-                if response.status_code != httpx.codes.OK:
+                if response.status_code != httpx2.codes.OK:
                     await response.aread()
                     raise self._refused(url, response)
                 yield self._events(response)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._unreached(error) from error
 
     async def close_streams(self) -> None:
@@ -87,7 +87,7 @@ class Server:
     def close(self) -> None:
         self._calls.close()
 
-    async def _events(self, response: httpx.Response) -> AsyncIterator[Event]:
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[Event]:
         if "json" in response.headers.get("content-type", ""):
             await response.aread()
             yield self._json(str(response.url), response)
@@ -105,12 +105,12 @@ class Server:
     def _call(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         try:
             response = self._calls.request(method, url, json=body)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._unreached(error) from error
         return self._json(url, response)
 
-    def _json(self, url: str, response: httpx.Response) -> Any:
-        if response.status_code != httpx.codes.OK:
+    def _json(self, url: str, response: httpx2.Response) -> Any:
+        if response.status_code != httpx2.codes.OK:
             raise self._refused(url, response)
         try:
             return response.json()
@@ -119,7 +119,7 @@ class Server:
                 f"{url} answered with what is not JSON: {self._quoted(response.text)!r}", status=response.status_code
             ) from error
 
-    def _refused(self, url: str, response: httpx.Response) -> ServerFault:
+    def _refused(self, url: str, response: httpx2.Response) -> ServerFault:
         status = response.status_code
         said = self._quoted(_message(response))
         if response.is_redirect:
@@ -135,12 +135,12 @@ class Server:
             return ServerFault(f"{url} has too many requests (429): try again {wait}. {said}".rstrip(), status)
         return ServerFault(f"{url} answered {status}: {said or response.reason_phrase}", status)
 
-    def _unreached(self, error: httpx.HTTPError) -> ServerFault:
+    def _unreached(self, error: httpx2.HTTPError) -> ServerFault:
         root = self.address.root
         match error:
-            case httpx.ConnectTimeout() | httpx.ConnectError():
+            case httpx2.ConnectTimeout() | httpx2.ConnectError():
                 return ServerFault(f"no server answers at {root} ({self._quoted(str(error)) or 'timed out'}): start it")
-            case httpx.TimeoutException():
+            case httpx2.TimeoutException():
                 return ServerFault(f"{root} sent nothing for {self._stall_s:g} s: look whether it still works")
             case _:
                 said = self._quoted(str(error)) or type(error).__name__
@@ -156,7 +156,7 @@ class Server:
 @cache
 def _certificates() -> ssl.SSLContext:
     """Reading them takes a while: once is enough."""
-    return httpx.create_ssl_context()
+    return httpx2.create_ssl_context()
 
 
 def api_key() -> str | None:
@@ -177,7 +177,7 @@ def fact(value: Any, kind: type[Fact], *path: str | int) -> Fact | None:
     return value  # type: ignore[return-value]  # an int stands for a float
 
 
-def _message(response: httpx.Response) -> str:
+def _message(response: httpx2.Response) -> str:
     """What the server says is wrong: each has its own shape for it."""
     try:
         body = response.json()
