@@ -57,7 +57,7 @@ def check_build(library: Library, flags: Set[str]) -> list[Check]:
     checks = [version_check(str(library.facts["version"]), wanted, rebuild), kernels_check(built, flags, rebuild)]
     if AMX in built:
         checks.append(_amx_check(rebuild))
-    return [*checks, wait_check(built, library.facts.get("wait_policy"))]
+    return [*checks, wait_check(built, library.facts.get("wait_policy"), library.facts.get("spins"))]
 
 
 def wanted_version() -> str | None:
@@ -99,13 +99,15 @@ def _amx_check(rebuild: str) -> Check:
     return warn("AMX", found, rebuild)
 
 
-def wait_check(built: Set[str], policy: object) -> Check:
-    """Threads that spin at barriers collapse when other programs use the cores."""
+def wait_check(built: Set[str], policy: object, spins: object) -> Check:
+    """Threads that spin at barriers for long collapse when other programs use the cores."""
     if "OPENMP" not in built:
         return ok("waiting threads", "the engine's own threads, without OpenMP", wait_policy=None)
+    facts = {"wait_policy": policy, "spins": spins}
+    if policy is None and spins is not None:
+        return ok("waiting threads", f"OpenMP, which spins shortly and then sleeps (GOMP_SPINCOUNT={spins})", **facts)
     if str(policy).upper() == "PASSIVE":
-        return ok(
-            "waiting threads", "OpenMP, which sleeps while it waits (OMP_WAIT_POLICY=PASSIVE)", wait_policy=policy
-        )
-    found = f"OpenMP with OMP_WAIT_POLICY={policy or 'unset'}: it spins, and collapses when other programs run"
-    return warn("waiting threads", found, "unset OMP_WAIT_POLICY and start the pool again", wait_policy=policy)
+        found = "OpenMP with OMP_WAIT_POLICY=PASSIVE: it sleeps at once, and more than one thread gains little"
+    else:
+        found = f"OpenMP with OMP_WAIT_POLICY={policy or 'unset'}: it spins, and collapses when other programs run"
+    return warn("waiting threads", found, "unset OMP_WAIT_POLICY and start the pool again", **facts)

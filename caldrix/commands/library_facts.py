@@ -19,6 +19,7 @@ def main() -> int:
         "version": llama_cpp.__version__,
         "system_info": llama_cpp.llama_print_system_info().decode("utf-8", "replace"),
         "wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+        "spins": os.environ.get("GOMP_SPINCOUNT"),
         "gpu": bool(llama_cpp.llama_supports_gpu_offload()),
     }
     sys.stdout.write(json.dumps(facts) + "\n")

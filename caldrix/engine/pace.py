@@ -15,21 +15,36 @@ SMOOTHING: Final = 0.2
 FALLEN: Final = 1.4
 """So many times slower than the count was at its best: the others are tried."""
 FIRST_INTERVAL: Final = 128
-LAST_INTERVAL: Final = 2048
+LAST_INTERVAL: Final = 1024
 """Passes between two trials: doubled as long as they change nothing."""
+LONG_FIRST: Final = 16
+LONG_LAST: Final = 128
+"""The same for passes of many rows, which take about a second."""
 
 
 class Pace:
-    """For passes of one kind, whose times can be compared. `counts` are the thread counts to choose from."""
+    """For passes of one kind, whose times can be compared. `counts` are the thread counts to choose from.
 
-    def __init__(self, counts: Sequence[int], threads: int) -> None:
+    `tries` passes with each count make a trial; there are `first` passes to the first one, later up to `last`.
+    """
+
+    def __init__(
+        self,
+        counts: Sequence[int],
+        threads: int,
+        *,
+        tries: int = TRIES,
+        first: int = FIRST_INTERVAL,
+        last: int = LAST_INTERVAL,
+    ) -> None:
         self._counts = tuple(counts)
         self.threads = threads
+        self._tries, self._first, self._last = tries, first, last
         self._trial: list[int] = []
         self._times: dict[int, float] = {}
         self._best: float | None = None
         self._recent: float | None = None
-        self._interval = FIRST_INTERVAL
+        self._interval = first
         self._passes = 0
 
     def next(self) -> int:
@@ -44,11 +59,11 @@ class Pace:
             self._passes += 1
             self._best = seconds if self._best is None else min(self._best, seconds)
             self._recent = seconds if self._recent is None else self._recent + SMOOTHING * (seconds - self._recent)
-            fallen = self._passes >= 2 * TRIES and self._recent > FALLEN * self._best
+            fallen = self._passes >= 2 * self._tries and self._recent > FALLEN * self._best
             if fallen or self._passes >= self._interval:
-                self._interval = FIRST_INTERVAL if fallen else self._interval
+                self._interval = self._first if fallen else self._interval
                 self._times = {}
-                self._trial = [count for _ in range(TRIES) for count in self._counts]
+                self._trial = [count for _ in range(self._tries) for count in self._counts]
 
     def _note_trial(self, threads: int, seconds: float) -> None:
         if threads != self._trial[0]:
@@ -57,7 +72,7 @@ class Pace:
         self._times[threads] = min(seconds, self._times.get(threads, seconds))
         if not self._trial:
             best = fastest(self._times)
-            self._interval = min(2 * self._interval, LAST_INTERVAL) if best == self.threads else FIRST_INTERVAL
+            self._interval = min(2 * self._interval, self._last) if best == self.threads else self._first
             self.threads, self._best = best, self._times[best]
             self._recent, self._passes = None, 0
 
@@ -94,7 +109,10 @@ class Paces:
         kind = _kind(rows)
         if kind not in self._paces:
             few, many = self._start
-            self._paces[kind] = Pace(self._counts, few if kind <= EXACT_ROWS else many)
+            if kind <= EXACT_ROWS:
+                self._paces[kind] = Pace(self._counts, few)
+            else:
+                self._paces[kind] = Pace(self._counts, many, tries=1, first=LONG_FIRST, last=LONG_LAST)
         return self._paces[kind]
 
 

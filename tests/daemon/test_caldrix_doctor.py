@@ -163,17 +163,23 @@ def test_kernels_against_the_processor(built: set[str], flags: set[str], status:
 
 
 @pytest.mark.parametrize(
-    ("built", "policy", "status"),
-    [({"OPENMP"}, "PASSIVE", "ok"), ({"OPENMP"}, "active", "warn"), ({"OPENMP"}, None, "warn"), (set(), None, "ok")],
+    ("built", "policy", "spins", "status"),
+    [
+        ({"OPENMP"}, None, "2000", "ok"),
+        ({"OPENMP"}, "PASSIVE", None, "warn"),
+        ({"OPENMP"}, "active", "2000", "warn"),
+        ({"OPENMP"}, None, None, "warn"),
+        (set(), None, None, "ok"),
+    ],
 )
-def test_waiting_threads(built: set[str], policy: str | None, status: str) -> None:
-    assert wait_check(built, policy).status == status
+def test_waiting_threads(built: set[str], policy: str | None, spins: str | None, status: str) -> None:
+    assert wait_check(built, policy, spins).status == status
 
 
 def test_a_build_with_amx_and_one_that_does_not_load() -> None:
     info = "CPU : SSE3 = 1 | AVX = 1 | AVX512 = 0 | AMX_INT8 = 1 | OPENMP = 1 | "
     assert built_features(info) == {"SSE3", "AVX", "AMX_INT8", "OPENMP"}
-    facts = {"version": "0.0.1", "system_info": info, "wait_policy": "PASSIVE", "gpu": False}
+    facts = {"version": "0.0.1", "system_info": info, "wait_policy": None, "spins": "2000", "gpu": False}
     found = by_name(check_build(Library(facts), {"pni", "avx"}))
     assert found["AMX"].status == "warn" and "AMX" not in str(found["AMX"].fix)
     assert found["engine"].status == "warn" and "0.0.1" in found["engine"].found
