@@ -1,7 +1,7 @@
 """The few calls that a model runtime must offer. `llama.py` is the real one; a test double stands on the same calls.
 
-A backend holds sequences of rows (a row is one token's keys and values) by number, 0 to `facts.sequences - 1`. It is used
-by one thread at a time, but `tokenize` may be called from any thread.
+A backend holds sequences of rows (a row is one token's keys and values) by number, 0 to `facts.sequences - 1`. It is
+used by one thread at a time, but `tokenize` may be called from any thread.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 
 from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, Backend, EngineFailed, Logits, NoRoom
 from caldrix.engine.generate import Branch, Cancelled, Compute, Generation, Steps
-from caldrix.engine.jobs import Failed, Finished, Item, Prefill
+from caldrix.engine.jobs import Failed, Finished, Item, Job, Prefill
 from caldrix.engine.oneof import Pieces
 from caldrix.engine.pace import Paces
 from caldrix.engine.rates import Rates
@@ -36,6 +36,8 @@ class Slot:
     served: int = 0
     got: list[Logits] = field(default_factory=list)
     meanwhile: Callable[[], None] | None = None
+    runs: Sequence[Sequence[int]] | None = None
+    """Branches are asked for; `branching` from when their turn has come."""
     branching: Iterator[list[tuple[int, Logits]]] | None = None
     checkpoint: int | None = None
     filled: bool = False
@@ -43,7 +45,7 @@ class Slot:
 
 
 class Batch:
-    """Owned by the engine thread. `ended` gives the items of a generation to its job, the last one included."""
+    """Owned by the engine thread. `ended` is told of each job just before its last item."""
 
     def __init__(
         self, backend: Backend, sequences: Sequences, rates: Rates, paces: Paces, keep_saved: bool, name: str
@@ -55,6 +57,7 @@ class Batch:
         self.keeps = keep_saved
         self._masks = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"masks-{name}")
         self.slots: list[Slot] = []
+        self.ended: Callable[[Job], None] = lambda job: None
 
     def start(self, generation: Generation) -> Slot | None:
         """Begin a generation where its prompt's rows have room, else None. One that ends at once is no slot."""
@@ -73,9 +76,13 @@ class Batch:
 
     def return_to(self, slot: Slot) -> bool:
         """Go on with a generation that was set aside, where there is room."""
-        if not self._place(slot, len(slot.ids) - slot.wanted):
+        asked = 0 if slot.runs is not None else max(1, slot.wanted)
+        if not self._place(slot, len(slot.ids) - asked):
             return False
+        assert slot.sequence is not None
         slot.got, slot.served = [], 0
+        if not slot.filled:
+            slot.checkpoint = self._sequences.checkpoint(slot.ids, self._sequences.rows(slot.sequence))
         self.slots.append(slot)
         return True
 
@@ -85,9 +92,10 @@ class Batch:
             if slot.generation.job.cancelled:
                 self.cancel(slot)
         aside = self._pass()
-        branching = next((slot for slot in self.slots if slot.branching is not None), None)
-        if branching is not None:
-            self._branch_on(branching)
+        ready = [slot for slot in self.slots if slot.runs is not None and not self._missing(slot)]
+        if ready:
+            # There are branches for one at a time, so who has begun ends first.
+            aside += self._branch_on(next((slot for slot in ready if slot.branching is not None), ready[0]))
         self.slots = [*self.slots[1:], *self.slots[:1]]  # so that none is always the first
         return aside
 
@@ -100,7 +108,8 @@ class Batch:
         self._masks.shutdown()
 
     def _place(self, slot: Slot, most: int) -> bool:
-        rows = self._sequences.fresh_rows(slot.ids) + MIN_PASS_ROWS
+        owed = sum(self._owed(other) for other in self.slots)
+        rows = self._sequences.fresh_rows(slot.ids, most) + MIN_PASS_ROWS + owed
         if self.slots and self._sequences.room() < rows:
             return False
         try:
@@ -112,7 +121,7 @@ class Batch:
         return True
 
     def _pass(self) -> list[Slot]:
-        computing = [slot for slot in self.slots if slot.branching is None and self._missing(slot)]
+        computing = [slot for slot in self.slots if self._missing(slot)]
         if not computing:
             return []
         plan = plan_pass([self._need(slot) for slot in computing], self._chunk)
@@ -120,7 +129,7 @@ class Batch:
         try:
             answers = self._decode(parts)
         except NoRoom as error:
-            return self._set_aside(error)
+            return self._set_aside(error) + self._pass()  # at once, so that every turn brings somebody on
         except EngineFailed as error:
             log.error("a pass failed: %s", error)
             for slot, _ in parts:
@@ -149,7 +158,8 @@ class Batch:
             seconds = time.perf_counter() - started
         finally:
             for future in side:
-                future.result()
+                if error := future.exception():  # it comes up again where the mask is used, and ends that one only
+                    log.warning("a mask could not be computed ahead: %s", error)
         self._rates.note(count, seconds)
         self._paces.note(count, threads, seconds)
         return answers
@@ -157,8 +167,8 @@ class Batch:
     def _take(self, slot: Slot, rows: int, logits: Logits) -> None:
         """A slot's rows of a pass have come: tell of it, and go on when its ask is answered."""
         slot.served += rows
-        if np.isnan(logits.max(initial=0.0)):  # the maximum of any NaN is NaN
-            self._fail(slot, engine_failed("a pass gave logits that are no numbers"))
+        if _broken(logits):
+            self._fail_broken(slot)
             return
         if logits.size:
             slot.got.append(logits)
@@ -170,7 +180,7 @@ class Batch:
             if slot.checkpoint is not None and self._sequences.rows(slot.sequence) == slot.checkpoint:
                 self._sequences.save(slot.sequence)
                 slot.checkpoint = None
-        if not left:
+        if not left and slot.runs is None:
             answer = np.concatenate(slot.got) if len(slot.got) != 1 else slot.got[0]
             slot.got = []
             self._advance(slot, answer)
@@ -221,30 +231,36 @@ class Batch:
 
     def _asked_branches(self, slot: Slot, runs: Sequence[Sequence[int]] | None) -> None:
         if runs is not None:
-            assert slot.sequence is not None
             self._leave_branches(slot)
-            slot.branching = self._sequences.branch(slot.sequence, runs)
+            slot.runs, slot.wanted = runs, 0
 
-    def _branch_on(self, slot: Slot) -> None:
-        assert slot.branching is not None
+    def _branch_on(self, slot: Slot) -> list[Slot]:
+        """The next rows of a generation's branches; where they have no room, another is set aside for them first."""
+        assert slot.runs is not None and slot.sequence is not None
+        short = NoRoom(f"{_count(slot.runs)} rows of options have no room beside the prompt")
+        if len(self.slots) > 1 and self._sequences.room() < _count(slot.runs):
+            return self._set_aside(short, stays=slot) + self._branch_on(slot)
+        if slot.branching is None:
+            slot.branching = self._sequences.branch(slot.sequence, slot.runs)
         try:
             pieces = next(slot.branching, [])
-        except NoRoom as error:
+        except (NoRoom, EngineFailed) as error:
             self._fail(slot, engine_failed(error))
-            return
-        except EngineFailed as error:
-            self._fail(slot, engine_failed(error))
-            return
-        self._advance(slot, pieces)
+            return []
+        if any(_broken(logits) for _, logits in pieces):
+            self._fail_broken(slot)
+        else:
+            self._advance(slot, pieces)
+        return []
 
     def _leave_branches(self, slot: Slot) -> None:
         if slot.branching is not None:
             slot.branching.close()  # type: ignore[attr-defined]
-            slot.branching = None
+        slot.branching = slot.runs = None
 
-    def _set_aside(self, error: NoRoom) -> list[Slot]:
+    def _set_aside(self, error: NoRoom, stays: Slot | None = None) -> list[Slot]:
         """The one that came last makes room: its rows go to the store, and it goes on when there is room again."""
-        movable = [slot for slot in self.slots if slot.branching is None]
+        movable = [slot for slot in self.slots if slot.branching is None and slot is not stays]
         if len(self.slots) < 2 or not movable:
             for slot in list(self.slots):
                 self._fail(slot, engine_failed(error))
@@ -260,27 +276,46 @@ class Batch:
         slot.steps.close()
         self._end(slot, failed)
 
+    def _fail_broken(self, slot: Slot) -> None:
+        """Its rows may be what is broken, so none of them is kept for another try."""
+        self._leave_branches(slot)
+        assert slot.sequence is not None
+        self._sequences.keep(slot.sequence, 0)
+        self._fail(slot, engine_failed("a pass gave logits that are no numbers"))
+
     def _end(self, slot: Slot, last: Finished | Failed) -> None:
         self._leave_branches(slot)
         if slot in self.slots:
             self.slots.remove(slot)
         if slot.sequence is not None:
             if self.keeps:
-                self._sequences.save(slot.sequence)
+                self._keep(slot.sequence)
             self._sequences.rest(slot.sequence)
             slot.sequence = None
         slot.done = True
+        self.ended(slot.generation.job)
         slot.generation.job.deliver(last)
 
     def _missing(self, slot: Slot) -> int:
         return 0 if slot.sequence is None else len(slot.ids) - self._sequences.rows(slot.sequence)
+
+    def _keep(self, sequence: int) -> None:
+        """What cannot be stored costs a later prefill, never this generation's answer."""
+        try:
+            self._sequences.save(sequence)
+        except Exception:
+            log.exception("a sequence could not be stored")
+
+    def _owed(self, slot: Slot) -> int:
+        """Cells that a generation is about to take."""
+        return self._missing(slot) + (_count(slot.runs) if slot.runs is not None else 0)
 
     def _need(self, slot: Slot) -> Need:
         left = self._missing(slot)
         stop = MAX_OUTPUT_ROWS if slot.wanted > MAX_OUTPUT_ROWS else None
         if slot.checkpoint is not None:
             stop = slot.checkpoint - (len(slot.ids) - left)
-        return Need(left, slot.served, stop)
+        return Need(left, slot.served, stop, slot.filled)
 
     def _chunk(self, remaining: int, shared: bool) -> int:
         return self._rates.chunk(remaining, shared=shared)
@@ -288,3 +323,12 @@ class Batch:
 
 def engine_failed(reason: object) -> Failed:
     return Failed("engine_failed", f"the engine failed: {reason}. The request can be tried again.")
+
+
+def _broken(logits: Logits) -> bool:
+    """The maximum of any NaN is NaN."""
+    return bool(np.isnan(logits.max(initial=0.0)))
+
+
+def _count(runs: Sequence[Sequence[int]]) -> int:
+    return sum(len(run) for run in runs)

@@ -157,13 +157,23 @@ def check(matcher: LLMatcher) -> None:
 def _grammar(constraint: Grammar) -> str:
     match constraint:
         case Json():
-            schema = _bounded(json.dumps(constraint.schema_), "schema")
+            schema = _bounded(json.dumps(_as_object(constraint.schema_)), "schema")
             _check_work(constraint.schema_)
-            return LLMatcher.grammar_from_json_schema(schema, overrides=_JSON_STYLE)
+            try:
+                return LLMatcher.grammar_from_json_schema(schema, overrides=_JSON_STYLE)
+            except ValueError as error:  # what is JSON for us and not for llguidance: a number of 400 digits
+                raise Refused("constraint_invalid", f"the schema cannot be read: {_one_line(str(error))}") from error
         case Regex():
             return LLMatcher.grammar_from_regex(_bounded(constraint.pattern, "pattern"))
         case Lark():
             return LLMatcher.grammar_from_lark(_bounded(constraint.grammar, "grammar"))
+
+
+def _as_object(schema: dict[str, Any] | bool) -> dict[str, Any]:
+    """A schema may be `true`, which allows everything. Raises Refused for `false`, which allows nothing."""
+    if schema is False:
+        raise Refused("constraint_invalid", "the schema is false, which allows no value at all")
+    return {} if schema is True else schema
 
 
 def _bounded(text: str, kind: str) -> str:

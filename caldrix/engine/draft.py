@@ -1,8 +1,8 @@
-"""Prompt-lookup drafting (Saxena 2023): what was said last is looked up in the prompt and in the output so far, and what
-followed it there is the guess. An edit repeats the file it edits, so most of such guesses come true.
+"""Prompt-lookup drafting (Saxena 2023): what was said last is looked up in the prompt and in the output so far, and
+what followed it there is the guess. An edit repeats the file it edits, so most of such guesses come true.
 
-The look-up is by text, not by token: under a JSON grammar a file's text is spelt with escapes and is rarely cut into the
-same tokens. So the text is indexed both as it stands and JSON-escaped, numbered lines also without their numbers.
+The look-up is by text, not by token: under a JSON grammar a file's text is spelt with escapes and is rarely cut into
+the same tokens. So the text is indexed both as it stands and JSON-escaped, numbered lines also without their numbers.
 How much to guess is a matter of expected gain, from how often guesses came true and what passes cost.
 """
 
@@ -29,8 +29,8 @@ NUMBERED: Final = re.compile(r"^ *\d+(?:\t|: |\| ?)", re.MULTILINE)
 
 
 class LookupDrafter:
-    """For one generation. `tokenize` gives the ids of plain text, `seconds` what a pass of so many rows takes (None: not
-    known yet), `others` how many rows of other generations share the pass."""
+    """For one generation. `tokenize` gives the ids of plain text, `seconds` what a pass of so many rows takes (None:
+    not known yet), `others` how many rows of other generations share the pass."""
 
     def __init__(
         self,

@@ -109,7 +109,8 @@ class Generation:
         return self._finished()
 
     def _decode(self, first: Row) -> Iterator[Item | Ask]:
-        """The tokens chosen from the rows at hand are computed with a draft of what may follow, which gives new rows."""
+        """The tokens chosen from the rows at hand are computed with a draft of what may follow, which gives new
+        rows."""
         draft: list[int] = []
         chosen = self._forced()
         rows: Sequence[Row] = [first]

@@ -1,8 +1,8 @@
 """The backend over llama.cpp, by the low-level API of llama-cpp-python, which only this and `llama_model.py` import.
 
-One unified cache holds all sequences, so that a copy shares its rows with what it was copied from. Flash attention is off:
-without it logits do not depend on how a prompt was cut into passes. Sliding-window models keep all their rows (`swa_full`),
-so that cutting a sequence is right for them too. Saved pieces pass through a sequence of their own.
+One unified cache holds all sequences, so that a copy shares its rows with what it was copied from. Flash attention is
+off: without it logits do not depend on how a prompt was cut into passes. Sliding-window models keep all their rows
+(`swa_full`), so that cutting a sequence is right for them too. Saved pieces pass through a sequence of their own.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class OpenOptions:
 
 @dataclass(frozen=True)
 class Cache:
-    """What a context is opened with: rows of all sequences together, sequence numbers (the last one moves saved pieces),
-    how many of them may branch off one, and rows of a stored piece (0: the model keeps states)."""
+    """What a context is opened with: rows of all sequences together, sequence numbers (the last one moves saved
+    pieces), how many of them may branch off one, and rows of a stored piece (0: the model keeps states)."""
 
     cells: int
     sequences: int
@@ -80,6 +80,11 @@ class LlamaBackend:
         self._context = _open_context(model, options, cache)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._batch = llama_cpp.llama_batch_init(MAX_PASS_ROWS, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self._batch.token, (MAX_PASS_ROWS,))
+        self._positions = np.ctypeslib.as_array(self._batch.pos, (MAX_PASS_ROWS,))
+        self._wanted = np.ctypeslib.as_array(self._batch.logits, (MAX_PASS_ROWS,))
+        np.ctypeslib.as_array(self._batch.n_seq_id, (MAX_PASS_ROWS,))[:] = 1
+        self._threads = options.threads
         self._moving = cache.sequences - 1
         self.vocabulary = read_vocabulary(model.vocab)
         self.facts = ModelFacts(
@@ -113,10 +118,9 @@ class LlamaBackend:
         batch, count = self._batch, len(rows)
         batch.n_tokens = count
         tokens, positions, sequences, wanted = zip(*rows, strict=True)
-        np.ctypeslib.as_array(batch.token, (count,))[:] = tokens
-        np.ctypeslib.as_array(batch.pos, (count,))[:] = positions
-        np.ctypeslib.as_array(batch.n_seq_id, (count,))[:] = 1
-        np.ctypeslib.as_array(batch.logits, (count,))[:] = wanted
+        self._tokens[:count] = tokens
+        self._positions[:count] = positions
+        self._wanted[:count] = wanted
         for place, sequence in enumerate(sequences):
             batch.seq_id[place][0] = sequence
         code = llama_cpp.llama_decode(self._context, batch)
@@ -159,7 +163,9 @@ class LlamaBackend:
         self._check_loaded(sequence, parts[-1].end)
 
     def set_threads(self, threads: int) -> None:
-        llama_cpp.llama_set_n_threads(self._context, threads, threads)
+        if threads != self._threads:
+            llama_cpp.llama_set_n_threads(self._context, threads, threads)
+            self._threads = threads
 
     def close(self) -> None:
         llama_cpp.llama_batch_free(self._batch)
@@ -216,9 +222,7 @@ def _open_context(model: LlamaModel, options: OpenOptions, cache: Cache) -> Any:
     params.no_perf = True
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
-        raise EngineFailed(
-            f"llama.cpp cannot open a context of {cache.cells} cells: see the pool's log"
-        )
+        raise EngineFailed(f"llama.cpp cannot open a context of {cache.cells} cells: see the pool's log")
     return context
 
 

@@ -39,7 +39,8 @@ ALONE: Final = "nothing can be loaded beside this member, whose memory is not kn
 
 @dataclass(frozen=True)
 class Serving:
-    """How a member serves: `budget` in bytes for stored prefixes, `batch` generations at once, `threads` to choose from."""
+    """How a member serves: `budget` in bytes for stored prefixes, `batch` generations at once, `threads` to choose
+    from."""
 
     budget: int
     batch: int = DEFAULT_MAX_BATCH

@@ -1,7 +1,7 @@
 """How many threads a pass gets: the count that was fastest when it was last tried, tried again when the speed falls.
 
-The best count is not the number of cores: beside a compiler or an editor fewer threads are faster, since all wait for the
-slowest at every step of a pass. Pure: it is told what passes took and says what the next one gets.
+The best count is not the number of cores: beside a compiler or an editor fewer threads are faster, since all wait for
+the slowest at every step of a pass. Pure: it is told what passes took and says what the next one gets.
 """
 
 from __future__ import annotations

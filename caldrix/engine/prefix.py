@@ -1,5 +1,5 @@
-"""The prefix store: computed rows by the token ids they stand for, in pieces that form a tree. Least recently used leaves
-go first, by bytes.
+"""The prefix store: computed rows by the token ids they stand for, in pieces that form a tree. Least recently used
+leaves go first, by bytes.
 
 A piece holds the rows of a run of tokens and hangs on the piece before it, perhaps in its middle: what prompts share is
 kept once. The ids themselves are compared, never a hash of them: a hit is a hit. Models that keep a state instead of

@@ -1,8 +1,8 @@
 """Who is served next, and which rows a pass computes. Pure policy; `worker.py` and `batch.py` are the machinery.
 
 A pass holds the next rows of every generation that decodes and one chunk of a prompt (Sarathi-Serve, Agrawal et al.
-2024), so a long prompt never stops a running generation for longer than a chunk. Of several prompts the one that has had
-the fewest rows goes first (least attained service): a short one is not held up by a long one.
+2024), so a long prompt never stops a running generation for longer than a chunk. Of several prompts the one that has
+had the fewest rows goes first (least attained service): a short one is not held up by a long one.
 """
 
 from __future__ import annotations
@@ -61,30 +61,39 @@ def _part(need: Need, rows: int, room: int) -> int:
     return rows if need.stop is None else min(rows, need.stop)
 
 
-def next_waiting(waiting: Sequence[str], running: Sequence[str]) -> int:
-    """The place in the queue of the job to start, given each waiting and each running job's client.
+def next_waiting(waiting: Sequence[str], running: Sequence[str], started: Sequence[str] = ()) -> int:
+    """The place in the queue of the job to start, given the client of each waiting and each running job, and of those
+    started so far.
 
-    The first in the queue of the client that has the fewest running; with nobody running that is the queue's order.
+    The first in the queue of the client that has the fewest running; of equals the one whose last start is longest ago.
     """
-    return min(range(len(waiting)), key=lambda place: (running.count(waiting[place]), place))
+
+    def claim(place: int) -> tuple[int, int, int]:
+        client = waiting[place]
+        ago = next((back for back, other in enumerate(reversed(started)) if other == client), len(started))
+        return running.count(client), -ago, place
+
+    return min(range(len(waiting)), key=claim)
 
 
-def order(waiting: Sequence[str], running: Sequence[str]) -> list[int]:
+def order(waiting: Sequence[str], running: Sequence[str], started: Sequence[str] = ()) -> list[int]:
     """The places of the queue in the order in which their jobs would start if nothing else came."""
-    left, busy, places = list(enumerate(waiting)), list(running), []
+    left, busy, before, places = list(enumerate(waiting)), list(running), list(started), []
     while left:
-        chosen = next_waiting([client for _, client in left], busy)
+        chosen = next_waiting([client for _, client in left], busy, before)
         place, client = left.pop(chosen)
         places.append(place)
         busy.append(client)
+        before.append(client)
     return places
 
 
 def wait_seconds(
     rows_ahead: int, tokens_ahead: int, slots: int, prefill: float | None, decode: float | None
 ) -> float | None:
-    """About how long until a slot is free for a job: the prompt rows and tokens before it, at the measured rates, shared
-    by so many slots. Token counts are what may come at the most, so this is an upper estimate. None: not measured yet.
+    """About how long until a slot is free for a job: the prompt rows and tokens before it, at the measured rates,
+    shared by so many slots. Token counts are what may come at the most, so this is an upper estimate. None: not
+    measured yet.
     """
     if prefill is None or decode is None:
         return None

@@ -14,7 +14,7 @@ from itertools import accumulate, count, groupby
 
 import numpy as np
 
-from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, Backend, EngineFailed, Logits, NoRoom, Row, Saved
+from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, Backend, EngineFailed, Logits, NoRoom, Row
 from caldrix.engine.cells import Cells
 from caldrix.engine.prefix import Ids, PrefixStore, as_ids, common_prefix
 
@@ -61,21 +61,17 @@ class Sequences:
         running = [number for number, live in self._live.items() if live.running]
         return self._cells.total - self._cells.held_by(running)
 
-    def fresh_rows(self, ids: Sequence[int]) -> int:
-        """Cells that `ids` would take beside the sequences that stand."""
-        return len(ids) - self._nearest(as_ids(ids))[1]
+    def fresh_rows(self, ids: Sequence[int], most: int) -> int:
+        """Cells that `ids`, resumed at `most`, would take beside the sequences that stand."""
+        return len(ids) - self._nearest(as_ids(ids)[: max(0, most)])[1]
 
     def resume(self, ids: Sequence[int], most: int) -> int:
         """A running sequence on which the longest known prefix of `ids` stands, `most` rows of it at the most."""
         wanted = as_ids(ids)[: max(0, most)]
-        source, shared = self._nearest(wanted)
-        path, stored = self.store.longest(wanted)
-        if stored > shared and (parts := self.store.read(path, stored)) is not None:
-            sequence = self._loaded(wanted[:stored].tolist(), parts)
-        elif source is not None and shared:
-            sequence = self._taken(source, shared)
-        else:
-            sequence = self._fresh()
+        sequence = self._loaded(wanted)
+        if sequence is None:
+            source, shared = self._nearest(wanted)
+            sequence = self._taken(source, shared) if source is not None and shared else self._fresh()
         self._live[sequence].running = True
         self._settle(sequence)
         if self.rows(sequence):
@@ -116,12 +112,16 @@ class Sequences:
         return np.split(logits, ends[:-1])
 
     def keep(self, sequence: int, rows: int) -> None:
-        """Cut a running sequence to its first `rows`. Raises EngineFailed where that went wrong."""
+        """Cut a running sequence to its first `rows`; to none where the model lacks some of those, which costs a
+        prefill and never a refusal."""
         if rows >= self.rows(sequence):
             return
         if not self._backend.keep(sequence, rows):
+            log.warning(
+                "a sequence of %d rows could not be cut to %d: they are computed again", self.rows(sequence), rows
+            )
             self._empty(sequence)
-            raise EngineFailed(f"a sequence could not be cut to {rows} rows")
+            return
         self._cells.keep(sequence, rows)
         del self._live[sequence].ids[rows:]
 
@@ -217,20 +217,27 @@ class Sequences:
         self.keep(number, shared)
         return number
 
-    def _loaded(self, ids: list[int], parts: list[Saved]) -> int:
-        """A stored prefix as a new sequence; one that cannot be loaded costs a prefill, never a refusal."""
+    def _loaded(self, wanted: Ids) -> int | None:
+        """The longest stored prefix as a new sequence. None: it is no longer than what stands in the cache, has no room
+        as rows of its own, or cannot be loaded, which costs a prefill and never a refusal."""
+        path, stored = self.store.longest(wanted)
+        if stored <= self._nearest(wanted)[1] or stored + self._backend.facts.block_rows > self.room():
+            return None
+        parts = self.store.read(path, stored)
+        if parts is None:
+            return None
         sequence = self._fresh()
-        self._live[sequence].running = True
         self._settle(sequence)
         try:
-            self._make_room(len(ids) + self._backend.facts.block_rows)
+            self._make_room(stored + self._backend.facts.block_rows)
             self._backend.load(sequence, parts)
         except (EngineFailed, NoRoom) as error:
             log.warning("a stored prefix was not used: %s", error)
-            self._backend.clear(sequence)
-            return sequence
-        self._cells.take(sequence, len(ids))
-        self._live[sequence].ids = ids
+            self.store.forget(path[-1])
+            self._drop(sequence)
+            return None
+        self._cells.take(sequence, stored)
+        self._live[sequence].ids = wanted[:stored].tolist()
         return sequence
 
     def _fresh(self) -> int:

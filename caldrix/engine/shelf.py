@@ -1,8 +1,8 @@
 """Stored prefixes on disk, so that a pool that starts again is warm. One file a piece, each with its checksum.
 
-A folder belongs to one model file and one build of the engine, by their hashes: rows mean nothing to another. It holds
-what prompts said, as numbers, so only its owner may read it. Files are written by a thread of their own, in the order in
-which pieces came, and appear whole or not at all; a damaged one is dropped and costs a prefill.
+A folder belongs to one model file and one build of the engine, by their hashes: rows mean nothing to another. It
+holds what prompts said, as numbers, so only its owner may read it. Files are written by a thread of their own, in the
+order in which pieces came, and appear whole or not at all; a damaged one is dropped and costs a prefill.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from caldrix.engine.backend import EngineFailed
 from caldrix.engine.batch import Batch, Slot, engine_failed
@@ -18,6 +18,8 @@ from caldrix.protocol.messages import QueueInfo, Usage
 
 log = logging.getLogger(__name__)
 
+STARTS_KEPT = 64
+"""How many starts tell whose turn it is."""
 CLOSED = Failed("shutting_down", "the member is being unloaded or the pool is stopping")
 
 
@@ -34,6 +36,7 @@ class Worker:
         finish: Callable[[], None],
     ) -> None:
         self._batch = batch
+        batch.ended = self._not_running
         self._rates = rates
         self._most = most
         self._begin = begin
@@ -41,6 +44,7 @@ class Worker:
         self._waiting: deque[Prepared] = deque()
         self._aside: list[Slot] = []
         self._running: list[Job] = []
+        self._started: deque[str] = deque(maxlen=STARTS_KEPT)
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
@@ -62,7 +66,7 @@ class Worker:
             waiting = [prepared.job for prepared in self._waiting]
             if job not in waiting:
                 return None
-            places = order([other.client for other in waiting], [other.client for other in self._running])
+            places = self._order(waiting)
             return places.index(waiting.index(job)) + (len(self._running) >= self._most)
 
     def expected_wait(self, job: Job) -> float | None:
@@ -71,11 +75,14 @@ class Worker:
             waiting = [prepared.job for prepared in self._waiting]
             if job not in waiting:
                 return None
-            places = order([other.client for other in waiting], [other.client for other in self._running])
+            places = self._order(waiting)
             before = [waiting[place] for place in places[: places.index(waiting.index(job))]]
             rows = sum(len(other.ids) for other in before)
             tokens = sum(other.max_new_tokens for other in [*self._running, *before])
             return wait_seconds(rows, tokens, self._most, self._rates.prefill, self._rates.decode)
+
+    def _order(self, waiting: Sequence[Job]) -> list[int]:
+        return order([job.client for job in waiting], [job.client for job in self._running], self._started)
 
     def queue(self) -> QueueInfo:
         with self._changed:
@@ -125,17 +132,18 @@ class Worker:
             try:
                 slot = self._batch.start(self._begin(prepared))
             except EngineFailed as error:
-                prepared.job.deliver(engine_failed(error))
                 self._not_running(prepared.job)
+                prepared.job.deliver(engine_failed(error))
                 continue
             except Exception as error:
                 log.exception("a job could not be started")
-                prepared.job.deliver(engine_failed(type(error).__name__))
                 self._not_running(prepared.job)
+                prepared.job.deliver(engine_failed(type(error).__name__))
                 continue
             if slot is None:
                 with self._changed:
                     self._running.remove(prepared.job)
+                    self._started.pop()
                     self._waiting.appendleft(prepared)
                 return
 
@@ -144,15 +152,17 @@ class Worker:
             if not self._waiting or len(self._running) >= self._most:
                 return None
             clients = [prepared.job.client for prepared in self._waiting]
-            place = next_waiting(clients, [job.client for job in self._running])
+            place = next_waiting(clients, [job.client for job in self._running], self._started)
             prepared = self._waiting[place]
             del self._waiting[place]
             self._running.append(prepared.job)
+            self._started.append(prepared.job.client)
             return prepared
 
     def _not_running(self, job: Job) -> None:
         with self._changed:
-            self._running.remove(job)
+            if job in self._running:
+                self._running.remove(job)
 
     def _return_aside(self) -> None:
         while self._aside and self._batch.return_to(self._aside[0]):

@@ -33,11 +33,11 @@ def call(**given: Any) -> dict[str, Any]:
         (call(path="x" * 500), ["[read c1] " + "x" * 159 + "…"]),
         ({"type": "message", "role": "assistant", "error": "no JSON"}, ["asked again: no JSON"]),
         (
-            {"type": "message", "role": "tool", "result": {"call": "c1", "tool": "read", "text": "error: no\nx", "error": True}},
+            {"type": "message", "role": "tool", "result": {"call": "c1", "tool": "read", "text": "error: no\nx", "error": True}},  # noqa: E501
             ["[read c1] error: no"],
         ),
         ({"type": "message", "role": "tool", "result": {"call": "c1", "tool": "read", "text": "", "error": False}}, []),
-        ({"type": "route", "choice": "edit", "scores": [{"option": "edit", "probability": 0.914}]}, ["route: edit (91%)"]),
+        ({"type": "route", "choice": "edit", "scores": [{"option": "edit", "probability": 0.914}]}, ["route: edit (91%)"]),  # noqa: E501
         ({"type": "route", "choice": "edit", "scores": [], "forced": True}, []),
         ({"type": "plan", "op": "write", "text": "1. a\n\n2. b\x07"}, ["plan:", "  1. a", "  2. b\\a"]),
         ({"type": "plan", "op": "read", "text": "1."}, []),

@@ -81,6 +81,25 @@ def test_a_grammar_beyond_the_limit_is_refused_with_numbers(
     assert refused.value.code == "constraint_invalid"
 
 
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (True, None),
+        (False, "allows no value"),
+        ({"const": 10**400}, "cannot be read"),
+        ({"minimum": float("inf")}, "cannot be read"),
+    ],
+)
+def test_a_schema_that_is_none_for_the_compiler_is_named(compiler: Compiler, schema: Any, said: str | None) -> None:
+    constraint = Json(kind="Json", schema=schema)
+    if said is None:
+        assert not compiler.matcher(constraint).is_error()
+        return
+    with pytest.raises(Refused, match=said) as refused:
+        compiler.matcher(constraint)
+    assert refused.value.code == "constraint_invalid"
+
+
 def test_the_search_for_a_fault_ends() -> None:
     """Each child is compiled with all definitions again: quadratic, if nothing bounds it."""
     definitions = {f"d{number}": {"type": "integer"} for number in range(6_000)}
