@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,19 +54,27 @@ class OpenOptions:
 @dataclass(frozen=True)
 class Cache:
     """What a context is opened with: rows of all sequences together, sequence numbers (the last one moves saved
-    pieces), how many of them may branch off one, and rows of a stored piece (0: the model keeps states)."""
+    pieces), how many of them may branch off one, and rows of a stored piece (0: the model keeps states).
+
+    llama.cpp gives cells outside a sequence's sliding window to new rows, also with `swa_full`, unless a second
+    sequence holds them. So for such models each sequence has a guard that holds what it holds, `guards` numbers
+    further; 0 where none is needed.
+    """
 
     cells: int
     sequences: int
     branches: int
     piece_rows: int
+    guards: int
 
 
 def plan_cache(model: LlamaModel, options: OpenOptions) -> Cache:
     """One window for all sequences together; numbers for those that run, as many idle ones, and the branches."""
     rows = _piece_rows(model)
     branches, idle = (BRANCHES, options.batch) if rows else (STATE_BRANCHES, 1)
-    return Cache(options.window + BRANCH_CELLS, options.batch + idle + branches + 1, branches, rows)
+    usable = options.batch + idle + branches
+    guards = usable if rows and llama_cpp.llama_model_n_swa(model.handle) > 0 else 0
+    return Cache(options.window + BRANCH_CELLS, usable + guards + 1, branches, rows, guards)
 
 
 class LlamaBackend:
@@ -86,6 +95,7 @@ class LlamaBackend:
         np.ctypeslib.as_array(self._batch.n_seq_id, (MAX_PASS_ROWS,))[:] = 1
         self._threads = options.threads
         self._moving = cache.sequences - 1
+        self._guards = cache.guards
         self.vocabulary = read_vocabulary(model.vocab)
         self.facts = ModelFacts(
             name=name,
@@ -93,7 +103,7 @@ class LlamaBackend:
             threads=options.threads,
             window=options.window,
             cells=cache.cells,
-            sequences=cache.sequences - 1,
+            sequences=cache.guards or cache.sequences - 1,
             block_rows=cache.piece_rows,
             branches=cache.branches,
             footprint_bytes=needs,
@@ -115,6 +125,63 @@ class LlamaBackend:
         return lltokenizer_from_vocab(self._model.vocab, eos_token=sorted(self.vocabulary.end_of_generation))
 
     def decode(self, rows: Sequence[Row]) -> Logits:
+        if not self._guards:
+            return self._decode(rows)
+        parts = []
+        for start in range(0, len(rows), MICRO_BATCH_ROWS):
+            part = rows[start : start + MICRO_BATCH_ROWS]
+            parts.append(self._decode(part))
+            for sequence, group in groupby(part, key=lambda row: row.sequence):
+                positions = [row.position for row in group]
+                self._copy(sequence, sequence + self._guards, min(positions), max(positions) + 1)
+        return np.concatenate(parts)
+
+    def copy(self, source: int, target: int) -> None:
+        for number in self._holders(target):
+            self._copy(source, number, -1, -1)
+
+    def keep(self, sequence: int, rows: int) -> bool:
+        cut = [self._remove(number, rows) for number in self._holders(sequence)]
+        # A model that forgets (recurrent, or a sliding window) may answer true and yet lack the rows before.
+        return all(cut) and (rows == 0 or self._bounds(sequence) == (0, rows - 1))
+
+    def clear(self, sequence: int) -> None:
+        for number in self._holders(sequence):
+            self._remove(number, -1)
+
+    def save(self, sequence: int, start: int, end: int) -> bytes:
+        if not self.facts.block_rows:
+            return self._state(sequence)
+        self._copy(sequence, self._moving, start, end)
+        try:
+            return self._state(self._moving)
+        finally:
+            self._remove(self._moving, -1)
+
+    def load(self, sequence: int, parts: Sequence[Saved]) -> None:
+        for start, end, data in parts:
+            buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+            loaded = llama_cpp.llama_state_seq_set_data(self._context, buffer, len(data), self._moving)
+            if loaded:
+                ends = (start, end) if self.facts.block_rows else (-1, -1)
+                for number in self._holders(sequence):
+                    self._copy(self._moving, number, *ends)
+            self._remove(self._moving, -1)
+            if not loaded:
+                raise EngineFailed(f"a stored prefix of {len(data)} bytes could not be loaded")
+        self._check_loaded(sequence, parts[-1].end)
+
+    def set_threads(self, threads: int) -> None:
+        if threads != self._threads:
+            llama_cpp.llama_set_n_threads(self._context, threads, threads)
+            self._threads = threads
+
+    def close(self) -> None:
+        llama_cpp.llama_batch_free(self._batch)
+        llama_cpp.llama_free(self._context)
+        self._model.close()
+
+    def _decode(self, rows: Sequence[Row]) -> Logits:
         batch, count = self._batch, len(rows)
         batch.n_tokens = count
         tokens, positions, sequences, wanted = zip(*rows, strict=True)
@@ -130,47 +197,14 @@ class LlamaBackend:
             raise EngineFailed(f"a pass of {count} rows at position {positions[0]} failed: llama.cpp answered {code}")
         return self._logits([place for place, asked in enumerate(wanted) if asked])
 
-    def copy(self, source: int, target: int) -> None:
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+    def _holders(self, sequence: int) -> tuple[int, ...]:
+        return (sequence, sequence + self._guards) if self._guards else (sequence,)
 
-    def keep(self, sequence: int, rows: int) -> bool:
-        cut = llama_cpp.llama_memory_seq_rm(self._memory, sequence, rows, -1)
-        # A model that forgets (recurrent, or a sliding window) may answer true and yet lack the rows before.
-        return bool(cut) and (rows == 0 or self._bounds(sequence) == (0, rows - 1))
+    def _copy(self, source: int, target: int, start: int, end: int) -> None:
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, end)
 
-    def clear(self, sequence: int) -> None:
-        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-
-    def save(self, sequence: int, start: int, end: int) -> bytes:
-        if not self.facts.block_rows:
-            return self._state(sequence)
-        llama_cpp.llama_memory_seq_cp(self._memory, sequence, self._moving, start, end)
-        try:
-            return self._state(self._moving)
-        finally:
-            self.clear(self._moving)
-
-    def load(self, sequence: int, parts: Sequence[Saved]) -> None:
-        for start, end, data in parts:
-            buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-            loaded = llama_cpp.llama_state_seq_set_data(self._context, buffer, len(data), self._moving)
-            if loaded:
-                ends = (start, end) if self.facts.block_rows else (-1, -1)
-                llama_cpp.llama_memory_seq_cp(self._memory, self._moving, sequence, *ends)
-            self.clear(self._moving)
-            if not loaded:
-                raise EngineFailed(f"a stored prefix of {len(data)} bytes could not be loaded")
-        self._check_loaded(sequence, parts[-1].end)
-
-    def set_threads(self, threads: int) -> None:
-        if threads != self._threads:
-            llama_cpp.llama_set_n_threads(self._context, threads, threads)
-            self._threads = threads
-
-    def close(self) -> None:
-        llama_cpp.llama_batch_free(self._batch)
-        llama_cpp.llama_free(self._context)
-        self._model.close()
+    def _remove(self, sequence: int, start: int) -> bool:
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
     def _logits(self, places: Sequence[int]) -> Logits:
         width = len(self.vocabulary.pieces)

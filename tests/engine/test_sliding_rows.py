@@ -14,12 +14,6 @@ from caldrix.engine.llama import LlamaBackend, OpenOptions
 from caldrix.engine.llama_model import LlamaModel
 from tests.doubles.tiny_models import write_tiny
 
-REUSED = pytest.mark.xfail(
-    strict=True,
-    reason="llama.cpp takes cells that lie outside a sequence's window for new rows, `swa_full` or not, as long as no "
-    "second sequence holds them (llama_kv_cache::find_slot)",
-)
-
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -60,7 +54,6 @@ def crowd(backend: LlamaBackend) -> None:
     fill(backend, 2, tokens(7, 100), 100)
 
 
-@REUSED
 def test_a_cut_has_its_rows(model: Path) -> None:
     with opened(model) as backend:
         crowd(backend)
@@ -71,7 +64,6 @@ def test_a_cut_has_its_rows(model: Path) -> None:
         assert warm == pytest.approx(fill(backend, 0, tokens(9, 1), 100), abs=1e-3)
 
 
-@REUSED
 def test_a_saved_piece_has_its_rows(model: Path) -> None:
     with opened(model) as backend:
         crowd(backend)
