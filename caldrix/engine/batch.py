@@ -15,12 +15,16 @@ from caldrix.engine.generate import Branch, Cancelled, Compute, Generation, Step
 from caldrix.engine.jobs import Failed, Finished, Item, Job, Prefill
 from caldrix.engine.oneof import Pieces
 from caldrix.engine.pace import Paces
+from caldrix.engine.prefix import as_ids, common_prefix
 from caldrix.engine.rates import Rates
 from caldrix.engine.schedule import Need, plan_pass
 from caldrix.engine.sequences import Sequences
 from caldrix.protocol.errors import Refused
 
 log = logging.getLogger(__name__)
+
+WORTH_WAITING_ROWS = 64
+"""Rows for which a prompt waits while another one computes them. Fewer are computed twice sooner than waited for."""
 
 
 @dataclass(eq=False)
@@ -73,6 +77,18 @@ class Batch:
         generation.job.deliver(Prefill(generation.resumed, len(ids), generation.resumed))
         self._advance(slot, None)
         return slot
+
+    def computes_for(self, ids: Sequence[int]) -> bool:
+        """Is a prompt being read that begins as `ids` do, so that it is better to wait for its rows and share them?"""
+        reading = [slot for slot in self.slots if not slot.filled and self._missing(slot)]
+        if not reading or not self._sequences.can_cut:
+            return False
+        known = self._sequences.known(ids)
+        for slot in reading:
+            shared = min(common_prefix(as_ids(slot.ids), as_ids(ids)), len(ids) - MIN_PASS_ROWS)
+            if shared >= known + WORTH_WAITING_ROWS and len(slot.ids) - self._missing(slot) < shared:
+                return True
+        return False
 
     def return_to(self, slot: Slot) -> bool:
         """Go on with a generation that was set aside, where there is room."""

@@ -61,6 +61,11 @@ class Sequences:
         running = [number for number, live in self._live.items() if live.running]
         return self._cells.total - self._cells.held_by(running)
 
+    def known(self, ids: Sequence[int]) -> int:
+        """How long a prefix of `ids` stands or is stored."""
+        wanted = as_ids(ids)
+        return max(self._nearest(wanted)[1], self.store.longest(wanted)[1])
+
     def fresh_rows(self, ids: Sequence[int], most: int) -> int:
         """Cells that `ids`, resumed at `most`, would take beside the sequences that stand."""
         return len(ids) - self._nearest(as_ids(ids)[: max(0, most)])[1]

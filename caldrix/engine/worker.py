@@ -148,13 +148,14 @@ class Worker:
                 return
 
     def _take_next(self) -> Prepared | None:
+        """The job to start; those that do better to wait for rows which another computes just now are passed over."""
         with self._changed:
-            if not self._waiting or len(self._running) >= self._most:
+            ready = [prepared for prepared in self._waiting if not self._batch.computes_for(prepared.job.ids)]
+            if not ready or len(self._running) >= self._most:
                 return None
-            clients = [prepared.job.client for prepared in self._waiting]
-            place = next_waiting(clients, [job.client for job in self._running], self._started)
-            prepared = self._waiting[place]
-            del self._waiting[place]
+            clients = [prepared.job.client for prepared in ready]
+            prepared = ready[next_waiting(clients, [job.client for job in self._running], self._started)]
+            self._waiting.remove(prepared)
             self._running.append(prepared.job)
             self._started.append(prepared.job.client)
             return prepared

@@ -504,3 +504,12 @@ def test_sampled_jobs_do_not_depend_on_their_company() -> None:
             return [str(run.finished().ids) for run in runs]
 
     assert texts(1) == texts(4)
+
+
+def test_a_new_beginning_that_several_share_is_computed_once(open_member: Open) -> None:
+    member = open_member("one", "two", "three", "four", batch=4, pace_s=0.002)
+    shared = Part("system", "the same long beginning " * 60)
+    runs = [start(member, [shared, Part("user", f"question {name} " * 3)]) for name in "abcd"]
+    done = [run.finished() for run in runs]
+    assert sorted(one.text for one in done) == ["four", "one", "three", "two"]
+    assert [one.usage.recomputed_from > 1000 for one in done] == [False, True, True, True]
