@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, Backend, EngineFailed, Logits, NoRoom
-from caldrix.engine.generate import Branch, Cancelled, Compute, Generation, Steps
+from caldrix.engine.generate import Branch, Cancelled, Compute, Generation
 from caldrix.engine.jobs import Failed, Finished, Item, Job, Prefill
 from caldrix.engine.oneof import Pieces
 from caldrix.engine.pace import Paces
@@ -19,33 +18,13 @@ from caldrix.engine.prefix import as_ids, common_prefix
 from caldrix.engine.rates import Rates
 from caldrix.engine.schedule import Need, plan_pass
 from caldrix.engine.sequences import Sequences
+from caldrix.engine.slot import Slot, count_rows, engine_failed, is_broken
 from caldrix.protocol.errors import Refused
 
 log = logging.getLogger(__name__)
 
 WORTH_WAITING_ROWS = 64
 """Rows for which a prompt waits while another one computes them. Fewer are computed twice sooner than waited for."""
-
-
-@dataclass(eq=False)
-class Slot:
-    """A generation with its sequence. `ids` are the tokens that stand when its ask is answered, the last `wanted` of
-    them with their logits; `got` holds those that came. Without a sequence it was set aside for want of room."""
-
-    generation: Generation
-    steps: Steps
-    sequence: int | None = None
-    ids: list[int] = field(default_factory=list)
-    wanted: int = 0
-    served: int = 0
-    got: list[Logits] = field(default_factory=list)
-    meanwhile: Callable[[], None] | None = None
-    runs: Sequence[Sequence[int]] | None = None
-    """Branches are asked for; `branching` from when their turn has come."""
-    branching: Iterator[list[tuple[int, Logits]]] | None = None
-    checkpoint: int | None = None
-    filled: bool = False
-    done: bool = False
 
 
 class Batch:
@@ -183,7 +162,7 @@ class Batch:
     def _take(self, slot: Slot, rows: int, logits: Logits) -> None:
         """A slot's rows of a pass have come: tell of it, and go on when its ask is answered."""
         slot.served += rows
-        if _broken(logits):
+        if is_broken(logits):
             self._fail_broken(slot)
             return
         if logits.size:
@@ -253,8 +232,8 @@ class Batch:
     def _branch_on(self, slot: Slot) -> list[Slot]:
         """The next rows of a generation's branches; where they have no room, another is set aside for them first."""
         assert slot.runs is not None and slot.sequence is not None
-        short = NoRoom(f"{_count(slot.runs)} rows of options have no room beside the prompt")
-        if len(self.slots) > 1 and self._sequences.room() < _count(slot.runs):
+        short = NoRoom(f"{count_rows(slot.runs)} rows of options have no room beside the prompt")
+        if len(self.slots) > 1 and self._sequences.room() < count_rows(slot.runs):
             return self._set_aside(short, stays=slot) + self._branch_on(slot)
         if slot.branching is None:
             slot.branching = self._sequences.branch(slot.sequence, slot.runs)
@@ -263,7 +242,7 @@ class Batch:
         except (NoRoom, EngineFailed) as error:
             self._fail(slot, engine_failed(error))
             return []
-        if any(_broken(logits) for _, logits in pieces):
+        if any(is_broken(logits) for _, logits in pieces):
             self._fail_broken(slot)
         else:
             self._advance(slot, pieces)
@@ -324,7 +303,7 @@ class Batch:
 
     def _owed(self, slot: Slot) -> int:
         """Cells that a generation is about to take."""
-        return self._missing(slot) + (_count(slot.runs) if slot.runs is not None else 0)
+        return self._missing(slot) + (count_rows(slot.runs) if slot.runs is not None else 0)
 
     def _need(self, slot: Slot) -> Need:
         left = self._missing(slot)
@@ -335,16 +314,3 @@ class Batch:
 
     def _chunk(self, remaining: int, shared: bool) -> int:
         return self._rates.chunk(remaining, shared=shared)
-
-
-def engine_failed(reason: object) -> Failed:
-    return Failed("engine_failed", f"the engine failed: {reason}. The request can be tried again.")
-
-
-def _broken(logits: Logits) -> bool:
-    """The maximum of any NaN is NaN."""
-    return bool(np.isnan(logits.max(initial=0.0)))
-
-
-def _count(runs: Sequence[Sequence[int]]) -> int:
-    return sum(len(run) for run in runs)

@@ -98,3 +98,17 @@ class Job:
     @property
     def cancelled(self) -> bool:
         return self._cancelled.is_set()
+
+
+def never_ran(job: Job) -> Finished:
+    """The end of a job that was cancelled before it began."""
+    usage = Usage(
+        prompt_tokens=len(job.ids),
+        recomputed_from=0,
+        completion_tokens=0,
+        forced_tokens=0,
+        drafted_tokens=0,
+        accepted_tokens=0,
+    )
+    waited = round(1000 * (time.monotonic() - job.submitted))
+    return Finished("cancelled", "", (), usage, queued_ms=waited, prefill_ms=0, decode_ms=0)

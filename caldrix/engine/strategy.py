@@ -23,7 +23,7 @@ PLAIN_FORMAT: Final = (
     "{% for message in messages %}### {{ message.role | capitalize }}\n{{ message.content }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}### Assistant\n{% endif %}"
 )
-_PROBES: Final[tuple[tuple[Role, ...], ...]] = (
+PROBES: Final[tuple[tuple[Role, ...], ...]] = (
     ("user",),
     ("system", "user"),
     ("system", "system", "user"),
@@ -83,7 +83,7 @@ def open_template(source: str | None, bos: str, eos: str) -> tuple[ChatTemplate,
         return _plain(bos, eos), f"the model's chat template cannot be read ({error}): a plain format is used"
     for merge, fold in ((False, False), (True, False), (True, True)):
         candidate = replace(template, merge=merge, fold=fold)
-        if all(_serves(candidate, roles) for roles in _PROBES):
+        if all(_serves(candidate, roles) for roles in PROBES):
             return replace(candidate, prefix_stable=_prefix_stable(candidate)), None
     return _plain(
         bos, eos

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from caldrix.engine.backend import EngineFailed
-from caldrix.engine.batch import Batch, Slot, engine_failed
+from caldrix.engine.batch import Batch
 from caldrix.engine.generate import Generation, Prepared
-from caldrix.engine.jobs import Failed, Finished, Job
+from caldrix.engine.jobs import Failed, Job, never_ran
 from caldrix.engine.rates import Rates
 from caldrix.engine.schedule import next_waiting, order, wait_seconds
-from caldrix.protocol.messages import QueueInfo, Usage
+from caldrix.engine.slot import Slot, engine_failed
+from caldrix.protocol.messages import QueueInfo
 
 log = logging.getLogger(__name__)
 
@@ -176,21 +176,7 @@ class Worker:
             for prepared in cancelled:
                 self._waiting.remove(prepared)
         for prepared in cancelled:
-            prepared.job.deliver(cancelled_before_start(prepared.job))
+            prepared.job.deliver(never_ran(prepared.job))
         for slot in [slot for slot in self._aside if slot.generation.job.cancelled]:
             self._aside.remove(slot)
             self._batch.cancel(slot)
-
-
-def cancelled_before_start(job: Job) -> Finished:
-    """The end of a job that never ran."""
-    usage = Usage(
-        prompt_tokens=len(job.ids),
-        recomputed_from=0,
-        completion_tokens=0,
-        forced_tokens=0,
-        drafted_tokens=0,
-        accepted_tokens=0,
-    )
-    waited = round(1000 * (time.monotonic() - job.submitted))
-    return Finished("cancelled", "", (), usage, queued_ms=waited, prefill_ms=0, decode_ms=0)

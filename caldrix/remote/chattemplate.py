@@ -15,7 +15,7 @@ from typing import Final
 
 import jinja2
 
-from caldrix.engine.strategy import ChatTemplate, Message, arrange
+from caldrix.engine.strategy import PROBES, ChatTemplate, Message, arrange
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Role, TemplateInfo
 
@@ -27,15 +27,6 @@ PIECES_KEPT: Final = 200_000
 """Of all skeletons together; a chat of 1,000 messages has 1,001."""
 _NO_SOURCE: Final = jinja2.Template("")
 _SLOT: Final = re.compile(r"slot(\d{6})slot")
-_PROBES: Final[tuple[tuple[Role, ...], ...]] = (
-    ("user",),
-    ("system", "user"),
-    ("system", "system", "user"),
-    ("system", "user", "user"),
-    ("system", "user", "assistant"),
-    ("system", "user", "assistant", "user"),
-    ("system", "user", "assistant", "assistant", "user"),
-)
 
 
 class Skeletons:
@@ -118,7 +109,7 @@ def learn_template(render: Render) -> ServerTemplate:
 
 
 def _first_fault(template: ServerTemplate) -> Exception | None:
-    for roles in _PROBES:
+    for roles in PROBES:
         try:
             template.render([Message(role, f"probe{number}q") for number, role in enumerate(roles)])
         except Exception as error:  # a refusal of the server, or a message that was dropped: both mean the next way

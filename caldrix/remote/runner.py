@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from caldrix.engine.jobs import Failed, Finished, Item, Job
-from caldrix.protocol.messages import QueueInfo, Usage
+from caldrix.engine.jobs import Failed, Finished, Item, Job, never_ran
+from caldrix.protocol.messages import QueueInfo
 from caldrix.remote.fairness import FairQueue
 from caldrix.remote.generate import Prepared
 
@@ -106,12 +105,12 @@ class Runner:
                 self._waiting.remove(job)
                 del self._prepared[job]
         for job in dropped:
-            job.deliver(_never_ran(job))
+            job.deliver(never_ran(job))
         self._advance()
 
     async def _drive(self, prepared: Prepared) -> None:
         job = prepared.job
-        item: Item = _never_ran(job)
+        item: Item = never_ran(job)
         try:
             if not job.cancelled:
                 item = await self._serve(prepared)
@@ -137,16 +136,3 @@ class Runner:
         if self._look is not None:
             self._look.cancel()
         await last()
-
-
-def _never_ran(job: Job) -> Finished:
-    usage = Usage(
-        prompt_tokens=len(job.ids),
-        recomputed_from=0,
-        completion_tokens=0,
-        forced_tokens=0,
-        drafted_tokens=0,
-        accepted_tokens=0,
-    )
-    waited = round(1000 * (time.monotonic() - job.submitted))
-    return Finished("cancelled", "", (), usage, queued_ms=waited, prefill_ms=0, decode_ms=0)
