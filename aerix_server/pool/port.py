@@ -62,11 +62,15 @@ class MemberState:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The generation waits or prefills: `phase` queue (done = position) or prefill (rows)."""
+    """The generation waits or prefills: `phase` queue (done = position) or prefill (rows).
+
+    `seconds`: about how long it still waits, by the pool's measure; None where it cannot tell.
+    """
 
     phase: Literal["queue", "prefill"]
     done: int
     total: int
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def generation_item(frame: m.Queued | m.Progress | m.Delta | m.Done) -> Generati
     """None for a frame that tells the runtime nothing."""
     match frame:
         case m.Queued():
-            return Waiting("queue", frame.position, frame.position)
+            return Waiting("queue", frame.position, frame.position, frame.waiting_s)
         case m.Progress():
             return Waiting("prefill", frame.done, frame.total) if frame.phase == "prefill" else None
         case m.Delta():

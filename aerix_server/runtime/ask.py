@@ -6,12 +6,13 @@ from contextlib import aclosing
 
 from aerix_server.config.bounds import TURN_RETRIES
 from aerix_server.pool.port import Generated, GenerationOptions, Text, Waiting
-from aerix_server.protocol.events import MessageEvent, ProgressEvent, TurnDelta
+from aerix_server.protocol.events import MessageEvent, TurnDelta
 from aerix_server.runtime import turn as turns
 from aerix_server.runtime.agent_state import Agent
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.room import make_room
 from aerix_server.runtime.turn import Turn, TurnError
+from aerix_server.runtime.waiting import waiting_event
 
 
 async def ask(agent: Agent, limit: int) -> Turn:
@@ -46,7 +47,7 @@ async def _generate(agent: Agent, limit: int) -> Generated:
         async for item in items:
             match item:
                 case Waiting():
-                    agent.send(ProgressEvent(agent=agent.name, phase=item.phase, done=item.done, total=item.total))
+                    agent.send(waiting_event(item, agent=agent.name))
                 case Text():
                     agent.send(TurnDelta(agent=agent.name, turn=turn, text=item.text))
                 case Generated():

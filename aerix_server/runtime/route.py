@@ -10,9 +10,10 @@ from typing import Any, Final, get_args
 from aerix_server.config.bounds import BYTES_PER_TOKEN, ROUTING_TOKENS
 from aerix_server.config.settings import Routing
 from aerix_server.pool.port import Generated, GenerationOptions, MemberState, NewSegment, Pool, PoolFailed, Waiting
-from aerix_server.protocol.events import Event, ProgressEvent, Route, RouteEvent, Usage
+from aerix_server.protocol.events import Event, Route, RouteEvent, Usage
 from aerix_server.runtime.caps import cut, speakable
 from aerix_server.runtime.context import release
+from aerix_server.runtime.waiting import waiting_event
 
 ROUTES: Final[tuple[Route, ...]] = get_args(Route)
 FALLBACK: Final[Route] = "edit"
@@ -77,5 +78,5 @@ async def _generate(pool: Pool, context: str, constrained: bool, send: Callable[
             if isinstance(item, Generated):
                 generated = item
             elif isinstance(item, Waiting):
-                send(ProgressEvent(phase=item.phase, done=item.done, total=item.total, detail="routing"))
+                send(waiting_event(item, what="routing"))
     return generated
