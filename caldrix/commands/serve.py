@@ -11,6 +11,7 @@ import platformdirs
 
 from caldrix.commands.exits import EXIT_USAGE, Stop, say
 from caldrix.daemon.flags import overlay
+from caldrix.daemon.memory import share_arenas
 from caldrix.daemon.names import split_load
 from caldrix.daemon.options import CannotStart, LoadSpec, PoolOptions
 from caldrix.daemon.server import serve
@@ -47,6 +48,7 @@ def default_log() -> Path:
 def run_pool(given: argparse.Namespace, load: Loader) -> int:
     """Serve until stopped; gives the exit code. Raises Stop."""
     options = pool_options(given)
+    share_arenas()
     try:
         return asyncio.run(_serve(options, load, foreground=given.foreground))
     except CannotStart as error:

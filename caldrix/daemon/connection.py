@@ -24,6 +24,7 @@ LARGE_BODY_BYTES = 64 * 1024
 HELLO_TIMEOUT_S = 30.0
 FLUSH_TIMEOUT_S = 2.0
 MAX_OPEN_REQUESTS = 256
+MAX_SENTENCE = 2000
 
 
 class Connection:
@@ -187,7 +188,14 @@ class Connection:
 
 
 def _error(identity: int, refusal: Refused) -> Error:
-    return Error(id=identity, code=refusal.code, message=refusal.message, detail=refusal.detail)
+    return Error(id=identity, code=refusal.code, message=_clipped(refusal.message), detail=refusal.detail)
+
+
+def _clipped(sentence: str) -> str:
+    """The sentence without its middle where it is very long, as when it quotes a name of a megabyte."""
+    if len(sentence) <= MAX_SENTENCE:
+        return sentence
+    return f"{sentence[: MAX_SENTENCE // 2]} … {sentence[-MAX_SENTENCE // 2 :]}"
 
 
 def _shown(version: int) -> str:

@@ -18,10 +18,12 @@ from caldrix.engine.jobs import Rendered
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import ContextInfo, Edit, Segment, SegmentInfo
 
-MAX_HELD_BYTES = 256 << 20
-"""What the contexts of all clients may hold together; hundreds of times the text that any window takes."""
+MAX_HELD_BYTES = 512 << 20
+"""What the contexts of all clients may hold together: some hundred whole windows of 100,000 tokens."""
 SEGMENT_BYTES = 512
 """What a segment costs beside its text."""
+ID_BYTES = 40
+"""A token id as a Python integer, and its place in a tuple: of long texts by far the greater part."""
 LARGE_BYTES = 1 << 20
 """Prompts from here on are rendered one at a time, so that they never take every thread."""
 
@@ -160,18 +162,29 @@ class Contexts:
         size = _size(segments)
         with resident.in_use(), self._room(size):
             rendered = await self._render(resident, segments)
-            context = Context(
-                f"x{secrets.token_hex(8)}", client_id, resident.name, resident.window, segments, rendered, size
-            )
-            self._contexts[context.id] = context
+            ids = _ids_size(rendered)
+            with self._room(ids):
+                context = Context(
+                    f"x{secrets.token_hex(8)}",
+                    client_id,
+                    resident.name,
+                    resident.window,
+                    segments,
+                    rendered,
+                    size + ids,
+                )
+        self._contexts[context.id] = context
         return context
 
     async def _change(self, context: Context, segments: Segments) -> None:
         resident = self._members.get(context.member)
         size = _size(segments)
-        with resident.in_use(), self._room(size - context.held_bytes):
+        with resident.in_use(), self._room(size - _size(context.segments)):
             rendered = await self._render(resident, segments)
-        context.segments, context.rendered, context.held_bytes = segments, rendered, size
+            ids = _ids_size(rendered)
+            with self._room(ids - _ids_size(context.rendered)):
+                context.segments, context.rendered = segments, rendered
+        context.held_bytes = size + ids
         context.version += 1
 
     @contextlib.contextmanager
@@ -200,3 +213,7 @@ class Contexts:
 
 def _size(segments: Segments) -> int:
     return sum(SEGMENT_BYTES + len(segment.text) for segment in segments)
+
+
+def _ids_size(rendered: Rendered) -> int:
+    return ID_BYTES * len(rendered.ids)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from caldrix.daemon.cancellation import Cancellation
 from caldrix.daemon.log import Log
+from caldrix.daemon.memory import give_back
 from caldrix.daemon.names import NAME, slug
 from caldrix.daemon.threads import call_soon, in_daemon_thread
 from caldrix.engine.api import EngineMember, Loader, ServingFlags
@@ -135,8 +136,10 @@ class Members:
         """Free a member; its generations are cancelled first. Raises Refused: unknown_member, busy."""
         resident = self.get(name)
         await resident.free()
-        del self._residents[name]
-        self._log.event("unloaded", member=name, model=resident.model)
+        model = resident.model
+        del self._residents[name], resident
+        await asyncio.to_thread(give_back)
+        self._log.event("unloaded", member=name, model=model)
 
     async def close(self) -> None:
         """Free every member, side by side."""

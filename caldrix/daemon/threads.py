@@ -28,8 +28,11 @@ async def in_daemon_thread(function: Callable[[], Result], name: str) -> Result:
         else:
             call_soon(loop, _settle, future.set_result, result, future)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return await future
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    result = await future
+    thread.join()  # it has only to return: after this it holds nothing of what it worked on
+    return result
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:

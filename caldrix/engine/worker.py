@@ -150,8 +150,10 @@ class Worker:
     def _take_next(self) -> Prepared | None:
         """The job to start; those that do better to wait for rows which another computes just now are passed over."""
         with self._changed:
+            if not self._waiting or len(self._running) >= self._most:
+                return None
             ready = [prepared for prepared in self._waiting if not self._batch.computes_for(prepared.job.ids)]
-            if not ready or len(self._running) >= self._most:
+            if not ready:
                 return None
             clients = [prepared.job.client for prepared in ready]
             prepared = ready[next_waiting(clients, [job.client for job in self._running], self._started)]

@@ -169,6 +169,23 @@ async def test_a_bad_request_keeps_the_connection(pool: Served, message: dict[st
     await wire.aclose()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "ContextCreate", "member": "n" * 1_000_000, "segments": []},
+        {"type": "ContextShow", "context": "n" * 1_000_000},
+        {"type": "MemberLoad", "model": "m", "member": "a", "flags": ["--window", "n" * 1_000_000]},
+    ],
+)
+async def test_what_a_client_sent_is_never_quoted_at_length(pool: Served, message: dict[str, object]) -> None:
+    wire = await RawWire.open(pool.socket)
+    await wire.hello()
+    wire.send(id=4, **message)
+    reply = await wire.answer(4)
+    assert reply["type"] == "Error" and len(reply["message"]) < 3000, reply["message"][:300]
+    await wire.aclose()
+
+
 async def test_a_lone_surrogate_of_json_is_refused_by_name(pool: Served) -> None:
     wire = await RawWire.open(pool.socket, "json")
     await wire.hello()

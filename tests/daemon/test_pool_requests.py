@@ -211,6 +211,7 @@ async def test_lone_surrogates_arrive_as_escapes(pool: Served) -> None:
 
 
 async def test_the_contexts_of_all_clients_are_bounded_together(pool: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "ID_BYTES", 0)
     monkeypatch.setattr(contexts, "MAX_HELD_BYTES", 2 * contexts.SEGMENT_BYTES + 3000)
     one, two = await pool.client("one"), await pool.client("two")
     held = await context(one, "say " + "x" * 2000)
@@ -220,6 +221,22 @@ async def test_the_contexts_of_all_clients_are_bounded_together(pool: Served, mo
     await refused(one.edit(held, [grown]), "memory")
     await one.edit(held, [ReplaceEdit(op="replace", id="u", text="short")])
     await context(two, "y" * 2000)
+
+
+async def test_what_contexts_hold_counts_their_token_ids(pool: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take many times what the text does; a dropped context gives all of it back, a shorter one its part."""
+    client = await pool.client()
+    monkeypatch.setattr(contexts, "MAX_HELD_BYTES", 100 * contexts.ID_BYTES + contexts.SEGMENT_BYTES + 99)
+    await refused(client.create("main", [user("u", "x" * 100)]), "memory")
+    for _ in range(3):
+        held = await context(client, "x" * 90)
+        await refused(client.create("main", [user("u", "y" * 20)]), "memory")
+        grown = ReplaceEdit(op="replace", id="u", text="z" * 100)
+        await refused(client.edit(held, [grown]), "memory")
+        assert (await client.show(held)).version == 1
+        await client.edit(held, [ReplaceEdit(op="replace", id="u", text="z" * 10)])
+        await client.edit(held, [ReplaceEdit(op="replace", id="u", text="z" * 90)])
+        await client.drop(held)
 
 
 @pytest.mark.parametrize("fmt", ["cbor", "json"])
