@@ -155,7 +155,8 @@ class Batch:
             for future in side:
                 if error := future.exception():  # it comes up again where the mask is used, and ends that one only
                     log.warning("a mask could not be computed ahead: %s", error)
-        self._rates.note(count, seconds)
+        if not self._paces.trying(count):
+            self._rates.note(count, seconds)
         self._paces.note(count, threads, seconds)
         return answers
 

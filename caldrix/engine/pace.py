@@ -47,6 +47,11 @@ class Pace:
         self._interval = first
         self._passes = 0
 
+    @property
+    def trying(self) -> bool:
+        """The next pass is part of a trial: what it takes says nothing about the usual."""
+        return bool(self._trial)
+
     def next(self) -> int:
         """Threads of the next pass."""
         return self._trial[0] if self._trial else self.threads
@@ -100,6 +105,9 @@ class Paces:
 
     def threads(self, rows: int) -> int:
         return self._pace(rows).next()
+
+    def trying(self, rows: int) -> bool:
+        return self._pace(rows).trying
 
     def note(self, rows: int, threads: int, seconds: float) -> None:
         kind = _kind(rows)

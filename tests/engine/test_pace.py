@@ -72,8 +72,9 @@ def test_a_note_of_another_count_does_not_count() -> None:
     """A pass that was planned before a trial began may be told of after it."""
     pace = Pace((1, 2), 2)
     for _ in range(FIRST_INTERVAL):
+        assert not pace.trying
         pace.note(2, 1.0)
-    assert pace.next() == 1
+    assert pace.next() == 1 and pace.trying
     pace.note(2, 0.001)
     assert pace.next() == 1
 
