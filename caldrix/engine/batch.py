@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import numpy as np
 
 from caldrix.engine.backend import MAX_OUTPUT_ROWS, MIN_PASS_ROWS, Backend, EngineFailed, Logits, NoRoom
+from caldrix.engine.deep import deep_pool
 from caldrix.engine.generate import Branch, Cancelled, Compute, Generation
 from caldrix.engine.jobs import Failed, Finished, Item, Job, Prefill
 from caldrix.engine.oneof import Pieces
@@ -38,7 +39,7 @@ class Batch:
         self._rates = rates
         self._paces = paces
         self.keeps = keep_saved
-        self._masks = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"masks-{name}")
+        self._masks = deep_pool(f"masks-{name}")
         self.slots: list[Slot] = []
         self.ended: Callable[[Job], None] = lambda job: None
 

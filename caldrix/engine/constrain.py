@@ -11,24 +11,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from llguidance import LLExecutor, LLMatcher, LLTokenizer
-from llguidance.numpy import (
-    allocate_token_bitmask,
-    fill_next_token_bitmask_par,
-    fill_next_token_bitmask_par_with_draft_tokens,
-)
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from numpy.typing import NDArray
 
 from caldrix.engine.deep import with_deep_stack
 from caldrix.engine.guard import Guard
+from caldrix.engine.numbers import check_lark_numbers, check_schema_numbers
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Json, Lark, Regex
 
 COMPILED_KEPT: Final = 32
 MAX_GRAMMAR_CHARACTERS: Final = 512 * 1024
 """What compiles within a second or is refused by llguidance's own limits; beyond, nesting could end the process."""
-SHALLOW_CHARACTERS: Final = 16 * 1024
-"""A grammar of this size cannot nest deeply enough to need more than a usual stack."""
 COMPILE_SECONDS: Final = 10.0
 MAX_SCHEMA_WORK: Final = 4_000_000
 """Steps that the maps of a schema may cost: about half a second, or one map of 2,000 properties."""
@@ -75,8 +70,6 @@ class Compiler:
             return compiled.deep_copy()
 
     def _bounded_compile(self, constraint: Grammar, grammar: str) -> LLMatcher:
-        if len(grammar) <= SHALLOW_CHARACTERS:
-            return self._compile(constraint, grammar)
         try:
             return with_deep_stack(lambda: self._compile(constraint, grammar), COMPILE_SECONDS)
         except TimeoutError:
@@ -100,25 +93,29 @@ class Masks:
     """
 
     def __init__(self, vocabulary_size: int) -> None:
-        self._executor = LLExecutor(num_threads=1)
         self._size = vocabulary_size
         self._bits = allocate_token_bitmask(1, vocabulary_size)
         self._expected: list[int] = []
         self._place: int | None = None
 
     def compute(self, matcher: LLMatcher, following: Sequence[int] = ()) -> None:
-        """The masks of what `matcher` may consume next and of what after each of `following`. It stays as it is.
+        """The masks of what `matcher` may consume next and of what after each of `following`, which it may consume.
 
-        May run while the model computes: no lock is held.
+        It stays as it is. Computed on the caller's thread: llguidance's executor would start one of its own for each
+        generation, with a small stack.
         """
         self._place = None
         if self._bits.shape[0] <= len(following):
             self._bits = allocate_token_bitmask(len(following) + 1, self._size)
         self._bits[: len(following) + 1] = 0
-        if following:
-            fill_next_token_bitmask_par_with_draft_tokens(self._executor, [(matcher, 0, list(following))], self._bits)
-        else:
-            fill_next_token_bitmask_par(self._executor, [(matcher, 0)], self._bits)
+        consumed = 0
+        for place in range(len(following) + 1):
+            fill_next_token_bitmask(matcher, self._bits, place)
+            if place == len(following) or not matcher.consume_token(following[place]):
+                break
+            consumed += 1
+        if consumed:
+            matcher.rollback(consumed)
         self._expected, self._place = list(following), 0
 
     def followed(self, tokens: Sequence[int]) -> None:
@@ -159,6 +156,7 @@ def _grammar(constraint: Grammar) -> str:
         case Json():
             schema = _bounded(json.dumps(_as_object(constraint.schema_)), "schema")
             _check_work(constraint.schema_)
+            check_schema_numbers(constraint.schema_)
             try:
                 return LLMatcher.grammar_from_json_schema(schema, overrides=_JSON_STYLE)
             except ValueError as error:  # what is JSON for us and not for llguidance: a number of 400 digits
@@ -166,6 +164,7 @@ def _grammar(constraint: Grammar) -> str:
         case Regex():
             return LLMatcher.grammar_from_regex(_bounded(constraint.pattern, "pattern"))
         case Lark():
+            check_lark_numbers(constraint.grammar)
             return LLMatcher.grammar_from_lark(_bounded(constraint.grammar, "grammar"))
 
 

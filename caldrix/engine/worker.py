@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from caldrix.engine.backend import EngineFailed
 from caldrix.engine.batch import Batch
+from caldrix.engine.deep import start_deep
 from caldrix.engine.generate import Generation, Prepared
 from caldrix.engine.jobs import Failed, Job, never_ran
 from caldrix.engine.rates import Rates
@@ -48,7 +49,7 @@ class Worker:
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
-        self._thread.start()
+        start_deep(self._thread)
 
     def submit(self, prepared: Prepared) -> None:
         with self._changed:

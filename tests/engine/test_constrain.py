@@ -100,6 +100,36 @@ def test_a_schema_that_is_none_for_the_compiler_is_named(compiler: Compiler, sch
     assert refused.value.code == "constraint_invalid"
 
 
+@pytest.mark.parametrize(
+    ("constraint", "where"),
+    [
+        (Json(kind="Json", schema={"const": -(2**63)}), "$.const"),
+        (
+            Json(kind="Json", schema={"properties": {"a": {"enum": ["a", -(2**63) + 10, None]}}}),
+            "$.properties.a.enum[1]",
+        ),
+        (Json(kind="Json", schema={"type": "integer", "minimum": -1e19, "maximum": -9.3e18}), "$.maximum"),
+        (Json(kind="Json", schema={"allOf": [{"type": "integer", "maximum": -1e25}]}), "$.allOf[0].maximum"),
+        (Lark(kind="Lark", grammar='start: "a"\n | %json {"const": -9223372036854775808}'), "line 2"),
+        (Lark(kind="Lark", grammar='start: %json {"type": "integer", "maximum": -1E+19}'), "line 1"),
+    ],
+)
+def test_a_number_that_would_end_the_process_is_refused_with_its_place(
+    compiler: Compiler, constraint: Json | Lark, where: str
+) -> None:
+    """Found by fuzzing: llguidance recurses without end near the least 64-bit integer."""
+    with pytest.raises(Refused) as refused:
+        compiler.matcher(constraint)
+    assert refused.value.code == "constraint_invalid" and where in refused.value.message
+
+
+@pytest.mark.parametrize("number", [-(10**18), -9_199_999_999_999_999_999, 2**63 - 1, -1e18, 0.5])
+def test_numbers_that_are_only_large_are_served(compiler: Compiler, number: float) -> None:
+    assert not compiler.matcher(Json(kind="Json", schema={"const": number})).is_error()
+    text = Lark(kind="Lark", grammar=f'start: %json {{"const": {number!r}}}')
+    assert not compiler.matcher(text).is_error()
+
+
 def test_the_search_for_a_fault_ends() -> None:
     """Each child is compiled with all definitions again: quadratic, if nothing bounds it."""
     definitions = {f"d{number}": {"type": "integer"} for number in range(6_000)}
