@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from typing import Final
 from benchmarks.fuzz.attack import attack
 from benchmarks.fuzz.messages import MEMBER
 from benchmarks.fuzz.talk import Tally
-from benchmarks.fuzz.watch import Watched, behave, growth, watch
+from benchmarks.fuzz.watch import Watched, behave, fill_caches, growth, watch
 from benchmarks.pool.process import gone, started
 
 WARM_S: Final = 90.0
@@ -81,12 +82,14 @@ def _arguments() -> argparse.Namespace:
 
 async def _fuzz(given: argparse.Namespace) -> int:
     stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     verdict, tally, watched = Verdict(given.save, stop), Tally(), Watched()
     print(f"seed {given.seed}, {given.attackers} attackers, {given.minutes:g} minutes, model {given.model}", flush=True)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cx")))
         socket = folder / "p.sock"
         process = await stack.enter_async_context(_pool(given.model, folder))
+        await fill_caches(socket)
         work = [
             asyncio.create_task(watch(socket, process.pid, watched, stop, verdict.blame)),
             asyncio.create_task(behave(socket, watched, stop, verdict.blame)),

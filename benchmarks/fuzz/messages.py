@@ -11,7 +11,7 @@ Payload = dict[str, Any]
 
 MEMBER: Final = "main"
 MOST_HOLDERS: Final = 200
-MOST_BYTES: Final = 6_000_000
+MOST_BYTES: Final = 2_000_000
 """About; what an attacker makes in a moment, and well within a frame."""
 NEVER: Final = ("PoolStop", "MemberUnload")
 """Types that are no attack but a wish: the first ends the pool, the second takes away what the honest client uses."""
@@ -29,7 +29,7 @@ _ODD_TEXTS: Final = (
     "Generate",
 )
 _ODD_NUMBERS: Final = (0, -1, 1, 2**31, 2**53, 2**63, 2**64 - 1, 2**64, -(2**63), 0.5, -0.0, 1e308, float("inf"))
-_HUGE_BYTES: Final = (5_000, 70_000, 70_000, 300_000, 2_000_000)
+_HUGE_BYTES: Final = (5_000, 70_000, 70_000, 300_000, 1_000_000)
 _DEPTHS: Final = (10, 60, 62, 63, 64, 65, 500)
 _SCHEMAS: Final[tuple[Any, ...]] = (
     True,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import psutil
@@ -24,6 +25,9 @@ GROWTH_BYTES: Final = 12 << 20
 GROWTH_HANDLES: Final = 8
 SETTLED_S: Final = 180.0
 """A shorter time after the start tells nothing of growth: caches fill, and the allocator has not found its size."""
+FILLING_TEXTS: Final = 8
+FILLING_WORDS: Final = 30_000
+"""Together more than two million tokens, of which 64 MiB hold about 1,600,000."""
 PROMPTS: Final = (
     "Say hello.",
     "Count to ten.",
@@ -65,6 +69,16 @@ async def watch(path: Path, pid: int, watched: Watched, stop: asyncio.Event, bla
                 await _pause(stop)
     except (CaldrixError, psutil.Error) as error:
         blame(f"the pool does not answer PoolStatus any more: {type(error).__name__}: {error}")
+
+
+async def fill_caches(path: Path) -> None:
+    """See that the member's cache of tokenised texts is full, so that what grows later is no cache."""
+    random = Random(1)  # noqa: S311
+    async with await PoolClient.connect(path, "filling", timeout=120) as client:
+        for _ in range(FILLING_TEXTS):
+            text = " ".join(str(random.randrange(10**9)) for _ in range(FILLING_WORDS))
+            name = (await client.create(MEMBER, [Segment(id="u", role="user", text=text)])).context
+            await client.drop(name)
 
 
 async def behave(path: Path, watched: Watched, stop: asyncio.Event, blame: Callable[[str], None]) -> None:
