@@ -24,7 +24,7 @@ from typing import Final
 from benchmarks.fuzz.attack import attack
 from benchmarks.fuzz.messages import MEMBER
 from benchmarks.fuzz.talk import Tally
-from benchmarks.fuzz.watch import Watched, behave, fill_caches, growth, watch
+from benchmarks.fuzz.watch import Watched, behave, fill_caches, growth, thirds, watch
 from benchmarks.pool.process import gone, started
 
 WARM_S: Final = 90.0
@@ -180,6 +180,8 @@ def _report(tally: Tally, watched: Watched, verdict: Verdict) -> None:
         print(f"  {count:8d}  {kind}")
     print(f"{watched.statuses} statuses, the slowest after {watched.slowest_status_s:.2f} s")
     print(f"{watched.generations} honest generations")
+    for what, first, last, _ in thirds(watched.samples, WARM_S):
+        print(f"{what}: {first:.0f} in the first third, {last:.0f} in the last (medians, after {WARM_S:.0f} s)")
     print("no fault" if not verdict.faults else f"{len(verdict.faults)} faults:")
     for fault in verdict.faults:
         print(f"  {fault}")

@@ -112,19 +112,29 @@ async def _pause(stop: asyncio.Event) -> None:
         return
 
 
-def growth(samples: Sequence[Sample], warm_s: float) -> list[str]:
-    """What grew from the first to the last third of the time after `warm_s`, as sentences; none of a short run."""
+def thirds(samples: Sequence[Sample], warm_s: float) -> list[tuple[str, float, float, float]]:
+    """What is watched, its medians in the first and the last third of the time after `warm_s`, and by how much the
+    last may be greater; nothing of a run too short to tell."""
     settled = [sample for sample in samples if sample.at >= warm_s]
     if not settled or settled[-1].at - settled[0].at < SETTLED_S:
         return []
-    third = len(settled) // 3
-    found = []
-    for what, limit, read in (
+    size = len(settled) // 3
+    first, last = settled[:size], settled[-size:]
+    watched: tuple[tuple[str, int, Callable[[Sample], int]], ...] = (
         ("resident bytes", GROWTH_BYTES, lambda sample: sample.rss),
         ("file descriptors", GROWTH_HANDLES, lambda sample: sample.descriptors),
         ("threads", GROWTH_HANDLES, lambda sample: sample.threads),
-    ):
-        first, last = (statistics.median(map(read, part)) for part in (settled[:third], settled[-third:]))
-        if last - first > limit:
-            found.append(f"{what} grew from {first:.0f} to {last:.0f} (medians of the first and last third)")
-    return found
+    )
+    return [
+        (what, statistics.median(map(read, first)), statistics.median(map(read, last)), limit)
+        for what, limit, read in watched
+    ]
+
+
+def growth(samples: Sequence[Sample], warm_s: float) -> list[str]:
+    """What grew, as sentences."""
+    return [
+        f"{what} grew from {first:.0f} to {last:.0f} (medians of the first and last third)"
+        for what, first, last, limit in thirds(samples, warm_s)
+        if last - first > limit
+    ]

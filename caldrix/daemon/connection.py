@@ -95,6 +95,7 @@ class Connection:
             self._framer.feed(data)
             while (body := self._framer.next_body()) is not None:
                 if len(body) > LARGE_BODY_BYTES:
+                    self._pool.had_large.set()
                     yield await asyncio.to_thread(decode, body, self._framer.format), True
                 else:
                     yield decode(body, self._framer.format), False

@@ -19,6 +19,11 @@ def give_back() -> None:
     to a few hundred. Other systems' allocators give back by themselves, and have no such call.
     """
     gc.collect()
+    trim()
+
+
+def trim() -> None:
+    """Return the allocator's free pages to the system."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # no such function, or no such library
         ctypes.CDLL(None).malloc_trim(0)
 

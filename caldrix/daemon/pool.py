@@ -53,6 +53,8 @@ class Pool:
         self.stop_requested = asyncio.Event()
         self.stop_grace_s = 0.0
         self.all_answered = asyncio.Event()
+        self.had_large = asyncio.Event()
+        """Set when a large message came, whose memory is to be given back."""
         self._requests: set[OpenRequest] = set()
         self._settled = asyncio.Event()
         self._settled.set()

@@ -20,6 +20,7 @@ from caldrix.daemon.connection import CHUNK_BYTES, Connection
 from caldrix.daemon.contexts import Contexts
 from caldrix.daemon.log import Log, open_log
 from caldrix.daemon.members import Members, Phase
+from caldrix.daemon.memory import trim
 from caldrix.daemon.options import CannotStart, LoadSpec, PoolOptions
 from caldrix.daemon.peer import is_ours, peer_uid
 from caldrix.daemon.pool import Pool
@@ -31,6 +32,7 @@ SETTLE_TIMEOUT_S = 15.0
 FORCED_TIMEOUT_S = 2.0
 CLOSE_TIMEOUT_S = 10.0
 ACCEPT_RETRY_S = 0.5
+TRIM_EVERY_S = 15.0
 
 Announce = Callable[[str], None]
 """Called with a line for the person who started the pool: what is being loaded, and that it listens."""
@@ -119,10 +121,12 @@ async def _listen(pool: Pool, signals: Signals) -> None:
         async with asyncio.TaskGroup() as group, _when(signals.stop, pool.request_stop):
             accepting = group.create_task(_accept(pool, listener, group))
             watching = group.create_task(_watch_idle(pool))
+            trimming = group.create_task(_trim_after_large(pool))
             await pool.stop_requested.wait()
             await _settle(pool)
             accepting.cancel()
             watching.cancel()
+            trimming.cancel()
             listener.remove()
             pool.all_answered.set()
             await pool.settled(FORCED_TIMEOUT_S, stops=True)
@@ -169,6 +173,15 @@ async def _watch_idle(pool: Pool) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0.5)):
                 await pool.occupied.wait()
+
+
+async def _trim_after_large(pool: Pool) -> None:
+    """Large messages leave free pages behind, which the allocator keeps: give them back, now and then."""
+    while True:
+        await pool.had_large.wait()
+        await asyncio.sleep(TRIM_EVERY_S)
+        pool.had_large.clear()
+        await asyncio.to_thread(trim)
 
 
 async def _settle(pool: Pool) -> None:

@@ -13,9 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-SUFFIXES: Final = (48, 24, 12, 8)
+SUFFIXES: Final = (48, 24, 12, 8, 5)
 """Bytes of the output's end that are looked up, longest first."""
-PRIORS: Final = (0.95, 0.9, 0.8, 0.65)
+FAR_SUFFIX: Final = 8
+"""Shorter ones are looked up near the last find only,"""
+NEAR_BYTES: Final = 160
+"""so many bytes on."""
+PRIORS: Final = (0.95, 0.9, 0.8, 0.65, 0.65)
 """How likely the next token of a guess is right, by the length that was found, before anything is known."""
 PRIOR_WEIGHT: Final = 6.0
 MEMORY: Final = 0.85
@@ -24,6 +28,8 @@ LENGTHS: Final = (2, 3, 5, 7, 11, 15, 23, 31, 47)
 LEAST_GAIN: Final = 1.08
 """A guess has to promise so much more speed than none: measured times are noisy."""
 BYTES_A_TOKEN: Final = 8
+SEAM: Final = b"\0"
+"""Between the prompt's text and the output: no guess goes over it."""
 NUMBERED: Final = re.compile(r"^ *\d+(?:\t|: |\| ?)", re.MULTILINE)
 """Line numbers as `cat -n`, grep and most agents' tools print them."""
 
@@ -46,7 +52,7 @@ class LookupDrafter:
         self._right = [prior * PRIOR_WEIGHT for prior in PRIORS]
         self._tried = [PRIOR_WEIGHT for _ in PRIORS]
         self._kind = 0
-        self._cursor = 0
+        self._cursor: int | None = None
 
     def propose(self, output: bytearray, pending: int, room: int) -> list[int]:
         """At most `room` tokens that may follow `output`, of which `pending` tokens are computed in the same pass."""
@@ -68,19 +74,26 @@ class LookupDrafter:
         self._tried[kind] = self._tried[kind] * MEMORY + tried
 
     def _find(self, output: bytes) -> tuple[int, bytes] | None:
-        """What followed the output's end where it stood before: first where the last find was, else the latest."""
+        """What followed the output's end where it stood before: shortly after the last find, else where it stood last.
+
+        A copy with changes goes on near the place it was copied from, so that place is looked at first, and there a few
+        bytes are enough to find it again.
+        """
+        known = self._corpus + SEAM + output
         for kind, size in enumerate(SUFFIXES):
             end = output[-size:]
             if len(end) < size:
                 continue
-            place = output.rfind(end, 0, len(output) - 1)
-            if place >= 0:
-                return kind, output[place + size :]
-            place = self._corpus.find(end, max(0, self._cursor - size))
-            place = place if place >= 0 else self._corpus.rfind(end)
+            place = -1
+            if self._cursor is not None:
+                near = min(self._cursor + NEAR_BYTES, len(known) - 1)
+                place = known.find(end, max(0, self._cursor - size), near)
+            if place < 0 and size >= FAR_SUFFIX:
+                place = known.rfind(end, 0, len(known) - 1)
             if place >= 0:
                 self._cursor = place + size
-                return kind, self._corpus[place + size : place + size + LENGTHS[-1] * BYTES_A_TOKEN]
+                following = known[self._cursor : self._cursor + LENGTHS[-1] * BYTES_A_TOKEN]
+                return kind, following.partition(SEAM)[0]
         return None
 
 

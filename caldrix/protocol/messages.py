@@ -14,6 +14,8 @@ PROTOCOL_VERSION: Final = 2
 CONTEXT_GRACE_S: Final = 60.0
 MAX_SEGMENTS: Final = 20_000
 """Of a context, and edits of a request: each is looked at while other clients wait."""
+MAX_FLAGS: Final = 64
+"""Words: the time of reading them grows with the square of their number."""
 
 Role = Literal["system", "user", "assistant"]
 ConstraintKind = Literal["OneOf", "Json", "Regex", "Lark"]
@@ -267,7 +269,7 @@ class MemberLoad(Message):
     type: Literal["MemberLoad"] = "MemberLoad"
     model: Reference
     member: Name | None = None
-    flags: list[str] | None = None
+    flags: list[Annotated[str, Field(max_length=4096)]] | None = Field(None, max_length=MAX_FLAGS)
 
 
 class MemberUnload(Message):

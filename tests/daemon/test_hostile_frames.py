@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from collections.abc import AsyncIterator
 
 import cbor2
 import psutil
 import pytest
 
+from caldrix.protocol.messages import Segment
 from tests.daemon.daemon_pool import Served, until
 from tests.daemon.raw_wire import RawWire, frame
 
@@ -169,6 +171,17 @@ async def test_a_bad_request_keeps_the_connection(pool: Served, message: dict[st
     await wire.aclose()
 
 
+@pytest.mark.parametrize("words", [["--window", "99"] * 100_000, ["--x"] * 200_000, ["--window", "9" * 1_000_000]])
+async def test_flags_without_end_hold_back_nobody(pool: Served, other: RawWire, words: list[str]) -> None:
+    """Found by fuzzing: 180,000 words took argparse five minutes, in which no client was answered."""
+    wire = await RawWire.open(pool.socket)
+    await wire.hello()
+    wire.send(type="MemberLoad", id=4, model="m", member="a", flags=words)
+    reply = await wire.answer(4)
+    assert reply["code"] == "bad_request" and "flags" in reply["message"], reply
+    await wire.aclose()
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -184,6 +197,18 @@ async def test_what_a_client_sent_is_never_quoted_at_length(pool: Served, messag
     reply = await wire.answer(4)
     assert reply["type"] == "Error" and len(reply["message"]) < 3000, reply["message"][:300]
     await wire.aclose()
+
+
+async def test_what_a_large_message_took_is_given_back(pool: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back = threading.Event()
+    monkeypatch.setattr("caldrix.daemon.server.TRIM_EVERY_S", 0.01)
+    monkeypatch.setattr("caldrix.daemon.server.trim", given_back.set)
+    client = await pool.client()
+    for text, expected in (("small", False), ("large " * 20_000, True)):
+        name = (await client.create("main", [Segment(id="u", role="user", text=text)])).context
+        await client.drop(name)
+        assert given_back.is_set() <= expected
+    await until(given_back.is_set, "the memory to be given back")
 
 
 async def test_a_lone_surrogate_of_json_is_refused_by_name(pool: Served) -> None:
