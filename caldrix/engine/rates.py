@@ -25,7 +25,9 @@ class Rates:
     def __init__(self) -> None:
         self.prefill: float | None = None
         self.decode: float | None = None
-        self._seconds: dict[int, float] = {}
+        self._one: float | None = None
+        self._costs: dict[int, tuple[float, float | None]] = {}
+        """By rows: seconds of a pass, and those of a pass of one row at that time."""
 
     def note(self, rows: int, seconds: float) -> None:
         """A pass of `rows` took `seconds`."""
@@ -35,24 +37,34 @@ class Rates:
             self.prefill = _smooth(self.prefill, rows / seconds)
         elif rows == 1:
             self.decode = _smooth(self.decode, 1 / seconds)
+            self._one = _smooth(self._one, seconds)
         if rows <= SIZES[-1]:
             size = SIZES[bisect_left(SIZES, rows)]
-            self._seconds[size] = _smooth(self._seconds.get(size), seconds * size / rows if size != rows else seconds)
+            known = self._cost(size) if size in self._costs else None
+            self._costs[size] = _smooth(known, seconds * size / rows if size != rows else seconds), self._one
 
     def seconds(self, rows: int) -> float | None:
-        """What a pass of `rows` is expected to take: measured, or between two that were. None: nothing is known."""
-        known = sorted(self._seconds)
+        """What a pass of `rows` is expected to take: measured, or between two that were. None: nothing is known.
+
+        A cost grows and shrinks with that of one row, which is measured all the time: a machine that was busy when a
+        longer pass was last measured is not taken to be so for ever.
+        """
+        known = sorted(self._costs)
         if not known:
             return None
         place = bisect_left(known, rows)
         if place == len(known):
-            return self._seconds[known[-1]] * rows / known[-1]
+            return self._cost(known[-1]) * rows / known[-1]
         above = known[place]
         if above == rows or place == 0:
-            return self._seconds[above]
+            return self._cost(above)
         below = known[place - 1]
         share = (rows - below) / (above - below)
-        return self._seconds[below] + share * (self._seconds[above] - self._seconds[below])
+        return self._cost(below) + share * (self._cost(above) - self._cost(below))
+
+    def _cost(self, size: int) -> float:
+        seconds, one_then = self._costs[size]
+        return seconds * self._one / one_then if self._one and one_then else seconds
 
     def chunk(self, remaining: int, *, shared: bool = False) -> int:
         """Rows of the next prefill pass of `remaining`: about PASS_SECONDS, and no tail under MIN_PASS_ROWS is left.

@@ -216,3 +216,16 @@ def test_nothing_is_expected_before_a_pass_was_seen() -> None:
     rates.note(1, 0.5)
     rates.note(1, 0.25)
     assert rates.decode == pytest.approx(2 + 0.3 * (4 - 2)) and rates.prefill is None
+
+
+def test_the_cost_of_a_longer_pass_follows_that_of_one_row() -> None:
+    """Measured beside a busy program, eight rows must not stay too dear to guess once the machine is quiet."""
+    rates = Rates()
+    for _ in range(20):
+        rates.note(1, 0.1)
+        rates.note(8, 0.4)
+    for _ in range(30):
+        rates.note(1, 0.02)
+    assert rates.seconds(8) == pytest.approx(0.08, rel=0.05)
+    rates.note(8, 0.08)
+    assert rates.seconds(8) == pytest.approx(0.08, rel=0.05)
