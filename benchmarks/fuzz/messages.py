@@ -149,7 +149,7 @@ def _replace(value: Callable[[Random], Any]) -> Callable[[Random, Any], None]:
 def _repeat(random: Random, holder: Any) -> None:
     """A list's items again and again; a map's value under another name."""
     if isinstance(holder, list):
-        holder *= random.choice((2, 2, 300))
+        holder *= random.choice((2, 2, 300)) if len(holder) < 100 else 2
     elif holder:
         holder[random.choice(_ODD_TEXTS)] = holder[random.choice(_keys(holder))]
 
