@@ -51,6 +51,11 @@ class Verdict:
         if len(self.faults) >= 10:
             self._stop.set()
 
+    def cut_short(self) -> None:
+        """A run that was ended from outside has shown nothing."""
+        self.blame("the run was ended by a signal before its time")
+        self._stop.set()
+
 
 def main() -> int:
     given = _arguments()
@@ -82,8 +87,8 @@ def _arguments() -> argparse.Namespace:
 
 async def _fuzz(given: argparse.Namespace) -> int:
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     verdict, tally, watched = Verdict(given.save, stop), Tally(), Watched()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, verdict.cut_short)
     print(f"seed {given.seed}, {given.attackers} attackers, {given.minutes:g} minutes, model {given.model}", flush=True)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cx")))

@@ -25,7 +25,7 @@ PRIOR_WEIGHT: Final = 6.0
 MEMORY: Final = 0.85
 """What was learnt weighs so much less after each guess."""
 LENGTHS: Final = (2, 3, 5, 7, 11, 15, 23, 31, 47)
-LEAST_GAIN: Final = 1.08
+LEAST_GAIN: Final = 1.15
 """A guess has to promise so much more speed than none: measured times are noisy."""
 BYTES_A_TOKEN: Final = 8
 SEAM: Final = b"\0"
