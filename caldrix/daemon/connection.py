@@ -15,6 +15,7 @@ from caldrix.daemon.outbox import Outbox
 from caldrix.daemon.parsing import parse, request_id
 from caldrix.daemon.pool import OpenRequest, Pool
 from caldrix.daemon.record import facts_of, kind_of
+from caldrix.daemon.threads import is_fault
 from caldrix.protocol.errors import BadFrame, Refused
 from caldrix.protocol.frames import Framer, Payload, decode
 from caldrix.protocol.messages import PROTOCOL_VERSION, Error, Hello, Message, PoolStop, Request
@@ -162,7 +163,9 @@ class Connection:
             reply = await answer(call, request)
         except Refused as refusal:
             reply = _error(request.id, refusal)
-        except Exception as error:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             self._pool.log.failure("failure", error, id=request.id, type=request.type)
             kind = type(error).__name__
             sentence = f"the pool failed inside while serving {request.type} ({kind}); its log names the place."

@@ -12,7 +12,7 @@ from caldrix.daemon.cancellation import Cancellation
 from caldrix.daemon.log import Log
 from caldrix.daemon.memory import give_back
 from caldrix.daemon.names import NAME, slug
-from caldrix.daemon.threads import call_soon, in_daemon_thread
+from caldrix.daemon.threads import call_soon, in_daemon_thread, is_fault
 from caldrix.engine.api import EngineMember, Loader, ServingFlags
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Member, QueueInfo, Rates, StoreInfo, TemplateInfo
@@ -190,7 +190,9 @@ class Members:
         except Refused as refusal:
             self._log.event("load refused", model=reference, code=refusal.code)
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             self._log.failure("load failed", error, model=reference)
             raise Refused(
                 "engine_failed", f"loading {reference} failed unexpectedly: {type(error).__name__}: {error}"

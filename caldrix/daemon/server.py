@@ -24,6 +24,7 @@ from caldrix.daemon.memory import trim
 from caldrix.daemon.options import CannotStart, LoadSpec, PoolOptions
 from caldrix.daemon.peer import is_ours, peer_uid
 from caldrix.daemon.pool import Pool
+from caldrix.daemon.threads import is_fault
 from caldrix.engine.api import Loader
 from caldrix.models.machine import memory_limit
 from caldrix.protocol.errors import Refused
@@ -156,7 +157,9 @@ async def _serve_connection(pool: Pool, accepted: socket.socket) -> None:
             return
         reader, writer = await asyncio.open_unix_connection(sock=accepted, limit=CHUNK_BYTES)
         await Connection(pool, reader, writer).run()
-    except Exception as error:
+    except BaseException as error:
+        if not is_fault(error):
+            raise
         pool.log.failure("connection failed", error)
 
 

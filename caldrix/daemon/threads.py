@@ -57,6 +57,14 @@ async def pulsed(awaitable: Awaitable[Result], beat: Callable[[], None], *, firs
             task.cancel()
 
 
+def is_fault(error: BaseException) -> bool:
+    """Whether it is to be answered and logged, not passed on. A panic in native code is one, and is no Exception."""
+    passed_on = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_fault, error.exceptions))
+    return not isinstance(error, passed_on)
+
+
 def _settle(settle: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) -> None:
     if not future.done():
         settle(value)

@@ -95,7 +95,7 @@ class Batch:
         self.slots = [*self.slots[1:], *self.slots[:1]]  # so that none is always the first
         return aside
 
-    def fail_all(self, aside: Sequence[Slot], error: Exception) -> None:
+    def fail_all(self, aside: Sequence[Slot], error: BaseException) -> None:
         """After a bug: answer every generation, those set aside as well."""
         for slot in [*self.slots, *aside]:
             self._fail(slot, engine_failed(f"{type(error).__name__}; the pool's log has more"))
@@ -211,7 +211,7 @@ class Batch:
             self._end(slot, Failed(refused.code, refused.message))
         except EngineFailed as failed:
             self._end(slot, engine_failed(failed))
-        except Exception as error:
+        except BaseException as error:  # a native panic is no Exception
             log.exception("a generation broke")
             self._end(
                 slot, Failed("engine_failed", f"the engine broke ({type(error).__name__}); the pool's log has more")

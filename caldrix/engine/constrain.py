@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from caldrix.engine.deep import with_deep_stack
 from caldrix.engine.guard import Guard
 from caldrix.engine.numbers import check_lark_numbers, check_schema_numbers
+from caldrix.engine.panic import NativePanic, panics_as_exceptions
 from caldrix.protocol.errors import Refused
 from caldrix.protocol.messages import Json, Lark, Regex
 
@@ -47,6 +48,15 @@ class Compiler:
 
     def matcher(self, constraint: Grammar) -> LLMatcher:
         """A fresh matcher. Raises Refused("constraint_invalid") with what is wrong and, for a schema, where."""
+        try:
+            with panics_as_exceptions():
+                return self._matcher(constraint)
+        except NativePanic as panic:
+            raise Refused(
+                "constraint_invalid", f"the {constraint.kind} constraint breaks its compiler: {_one_line(str(panic))}"
+            ) from panic
+
+    def _matcher(self, constraint: Grammar) -> LLMatcher:
         grammar = _grammar(constraint)
         key = hashlib.sha256(grammar.encode("utf-8", "surrogatepass")).digest()
         if copy := self._copy(key):
@@ -266,5 +276,9 @@ def _guilty_keyword(node: dict[str, Any], definitions: dict[str, Any], end: floa
 
 
 def _compiles(schema: dict[str, Any], definitions: dict[str, Any]) -> bool:
-    grammar = LLMatcher.grammar_from_json_schema(json.dumps({**definitions, **schema}), overrides=_JSON_STYLE)
-    return not LLMatcher.validate_grammar_with_warnings(grammar)[0]
+    try:
+        with panics_as_exceptions():
+            grammar = LLMatcher.grammar_from_json_schema(json.dumps({**definitions, **schema}), overrides=_JSON_STYLE)
+            return not LLMatcher.validate_grammar_with_warnings(grammar)[0]
+    except NativePanic:
+        return False

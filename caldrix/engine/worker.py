@@ -108,7 +108,7 @@ class Worker:
                 self._return_aside()
                 self._start_waiting()
                 self._aside += self._batch.turn()
-            except Exception as error:
+            except BaseException as error:  # a native panic is no Exception, and this thread must live
                 log.exception("a turn of the engine broke")
                 self._batch.fail_all(self._aside, error)
                 self._aside = []
@@ -136,7 +136,7 @@ class Worker:
                 self._not_running(prepared.job)
                 prepared.job.deliver(engine_failed(error))
                 continue
-            except Exception as error:
+            except BaseException as error:
                 log.exception("a job could not be started")
                 self._not_running(prepared.job)
                 prepared.job.deliver(engine_failed(type(error).__name__))

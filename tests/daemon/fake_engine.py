@@ -1,7 +1,7 @@
 """An engine without a model: a real thread answers jobs with scripted text, one byte a token.
 
 What it is told in the prompt's last segment decides what it does: `say TEXT` answers TEXT, `long` answers until its
-limit, `hold` waits for `release` first, `fail` fails, `mute` never answers, `break` raises in `render`.
+limit, `hold` waits for `release` first, `fail` fails, `mute` never answers, `break` and `panic` raise in `render`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ HEADER = (-1,)
 STEP_S = 0.001
 
 
+class PanicException(BaseException):
+    """As pyo3 raises for a panic in Rust: no Exception."""
+
+
 class FakeMember:
     def __init__(self, window: int = 4096, footprint: int = 1000) -> None:
         self.window = window
@@ -38,6 +42,8 @@ class FakeMember:
     def render(self, parts: Sequence[Part]) -> Rendered:
         if any(part.text == "break" for part in parts):
             raise KeyError("a secret text")
+        if any(part.text == "panic" for part in parts):
+            raise PanicException("a secret text")
         if any(part.text == "refuse" for part in parts):
             raise Refused("bad_request", "the template cannot render this")
         self.rendered.append(tuple(parts))

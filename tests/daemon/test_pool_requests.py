@@ -184,6 +184,14 @@ async def test_an_unforeseen_error_is_a_sentence_and_the_log_holds_its_place_onl
     assert "fake_engine.py" in log and "secret" not in log
 
 
+async def test_a_panic_of_native_code_is_an_error_like_any_other(pool: Served) -> None:
+    """Found by fuzzing: it is no Exception, and ended the pool."""
+    client = await pool.client()
+    refusal = await refused(client.create("main", [user("a", "panic")]), "engine_failed")
+    assert "PanicException" in refusal.message and "secret" not in refusal.message
+    assert (await generate(client, await context(client, "say ok")))[0].text == "ok"
+
+
 @pytest.mark.parametrize("log_text", [False, True])
 async def test_the_log_has_a_line_for_each_request(vary, log_text: bool) -> None:  # type: ignore[no-untyped-def]
     async with vary(log_text=log_text) as pool:

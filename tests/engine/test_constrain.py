@@ -123,6 +123,14 @@ def test_a_number_that_would_end_the_process_is_refused_with_its_place(
     assert refused.value.code == "constraint_invalid" and where in refused.value.message
 
 
+@pytest.mark.parametrize("size", range(90, 130))
+def test_a_schema_that_makes_the_compiler_panic_is_refused(compiler: Compiler, size: int) -> None:
+    """Found by fuzzing: its error message is cut in the middle of a character, which is a panic."""
+    with pytest.raises(Refused) as refused:
+        compiler.matcher(Json(kind="Json", schema={"type": "array", "maxItems": "é" * size}))
+    assert refused.value.code == "constraint_invalid" and len(refused.value.message) < 1000
+
+
 @pytest.mark.parametrize("number", [-(10**18), -9_199_999_999_999_999_999, 2**63 - 1, -1e18, 0.5])
 def test_numbers_that_are_only_large_are_served(compiler: Compiler, number: float) -> None:
     assert not compiler.matcher(Json(kind="Json", schema={"const": number})).is_error()
