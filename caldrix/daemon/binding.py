@@ -86,11 +86,9 @@ def bind(path: Path) -> Listener:
         path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        umask = os.umask(0o177)
-        try:
-            server.bind(os.fsencode(path))
-        finally:
-            os.umask(umask)
+        # Nobody can connect before it listens. The umask is the whole process's: other threads make files meanwhile.
+        server.bind(os.fsencode(path))
+        path.chmod(0o600)
         server.listen(BACKLOG)
         server.setblocking(False)
         return Listener(server, path, _identity(path))
