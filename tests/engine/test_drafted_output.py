@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caldrix.engine import draft as draft_module
 from caldrix.engine.constrain import Compiler
 from caldrix.engine.generate import Compute, Generation, Prepared
 from caldrix.engine.guard import Guard
@@ -176,9 +177,15 @@ EDIT = json.dumps({"path": "src/shapes.py", "text": FILE.replace("* 3", "* 33")}
 )
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_an_edit_repeats_its_file(
-    open_member: Callable[..., LoadedMember], reply: str, constraint: Constraint | None, shown: str, temperature: float
+    open_member: Callable[..., LoadedMember],
+    monkeypatch: pytest.MonkeyPatch,
+    reply: str,
+    constraint: Constraint | None,
+    shown: str,
+    temperature: float,
 ) -> None:
-    """Through the whole member, with its own look-up."""
+    """Through the whole member, with its own look-up. Any gain is enough: what passes take here is only noise."""
+    monkeypatch.setattr(draft_module, "LEAST_GAIN", 0.0)
     sampling = Sampling(temperature=temperature, seed=3)
     done = [
         start(
@@ -194,5 +201,4 @@ def test_an_edit_repeats_its_file(
     assert (done[0].ids, done[0].finish) == (done[1].ids, done[1].finish)
     assert done[0].usage.forced_tokens == done[1].usage.forced_tokens
     assert done[0].usage.drafted_tokens == 0
-    # How much is guessed depends on how long passes took here, so only that something was and that it did no harm.
     assert 0 < done[1].usage.accepted_tokens <= done[1].usage.drafted_tokens
