@@ -2,8 +2,9 @@
 
 Several attackers send mutated messages and mutated bytes, as CBOR and as JSON, while an honest client generates all the
 time and the pool's memory, descriptors, threads and status are watched. It prints what was sent, the answers by kind
-and the memory by minute. It exits 1 on a dead pool, on growth, on a request without its answer, and on any failure of
-the honest client; the bytes that were sent then lie in files. `--atheris` fuzzes the decoder alone, guided by coverage.
+and the memory by minute and at three rests, of which the last must be as the first. It exits 1 on a dead pool, on
+growth, on a request without its answer, and on any failure of the honest client; the bytes that were sent then lie in
+files. `--atheris` fuzzes the decoder alone, guided by coverage.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -27,8 +28,9 @@ from benchmarks.fuzz.talk import Tally
 from benchmarks.fuzz.watch import Watched, behave, fill_caches, growth, thirds, watch
 from benchmarks.pool.process import gone, started
 
-WARM_S: Final = 90.0
-"""Contexts outlive their clients by a minute, and the prefix store fills: only then can memory be flat."""
+RESTS: Final = 3
+REST_S: Final = 70.0
+"""Contexts outlive their clients by a minute: after it, what the pool holds is its own."""
 BUDGET: Final = "16M"
 MIB: Final = 1 << 20
 
@@ -86,7 +88,7 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _fuzz(given: argparse.Namespace) -> int:
-    stop = asyncio.Event()
+    stop, go = asyncio.Event(), asyncio.Event()
     verdict, tally, watched = Verdict(given.save, stop), Tally(), Watched()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, verdict.cut_short)
     print(f"seed {given.seed}, {given.attackers} attackers, {given.minutes:g} minutes, model {given.model}", flush=True)
@@ -99,19 +101,21 @@ async def _fuzz(given: argparse.Namespace) -> int:
             asyncio.create_task(watch(socket, process.pid, watched, stop, verdict.blame)),
             asyncio.create_task(behave(socket, watched, stop, verdict.blame)),
             *(
-                asyncio.create_task(attack(socket, f"{given.seed}-{n}", tally, stop, verdict.blame))
+                asyncio.create_task(attack(socket, f"{given.seed}-{n}", tally, stop, verdict.blame, go))
                 for n in range(given.attackers)
             ),
         ]
-        await _until_the_end(given.minutes * 60, process, stop, tally, watched)
+        over = lambda: stop.is_set() or process.returncode is not None  # noqa: E731
+        await _until_the_end(given.minutes * 60, over, go, tally, watched)
         if process.returncode is not None:
             verdict.blame(f"the pool died with exit code {process.returncode}", tally.recent)
-            _show_end(folder / "pool.out")
         stop.set()
         await asyncio.gather(*work)
         await _stop_pool(socket, process, verdict)
+        if process.returncode:
+            _show_end(folder / "pool.out")
         _look_through(folder / "pool.log", verdict)
-    for fault in growth(watched.samples, WARM_S):
+    for fault in growth(watched.rests):
         verdict.blame(fault)
     _report(tally, watched, verdict)
     return 1 if verdict.faults else 0
@@ -131,23 +135,39 @@ def _pool(model: str, folder: Path) -> AbstractAsyncContextManager[asyncio.subpr
 
 
 async def _until_the_end(
-    seconds: float, process: asyncio.subprocess.Process, stop: asyncio.Event, tally: Tally, watched: Watched
+    seconds: float, over: Callable[[], bool], go: asyncio.Event, tally: Tally, watched: Watched
 ) -> None:
-    """Print a line each minute until the time is over, the pool has died or a fault has ended the run."""
-    begun = told = time.monotonic()
-    while time.monotonic() - begun < seconds and process.returncode is None and not stop.is_set():
+    """Print a line each minute until the time is over, or `over`. A long run rests after each third."""
+    parts = RESTS if seconds >= RESTS * 2 * REST_S else 1
+    begun = time.monotonic()
+    for part in range(1, parts + 1):
+        go.set()
+        rest = REST_S if parts > 1 else 0.0
+        await _pass_time(begun, begun + seconds * part / parts - rest, over, tally, watched)
+        if rest:
+            go.clear()
+            await _pass_time(begun, begun + seconds * part / parts, over, tally, watched)
+            if not over() and watched.samples:
+                watched.rests.append(watched.samples[-1])
+                print(f"at rest: {watched.rests[-1].rss / MIB:.1f} MiB", flush=True)
+    go.set()
+
+
+async def _pass_time(begun: float, end: float, over: Callable[[], bool], tally: Tally, watched: Watched) -> None:
+    minute = int((time.monotonic() - begun) / 60)
+    while (now := time.monotonic()) < end and not over():
         await asyncio.sleep(0.25)
-        if time.monotonic() - told >= 60:
-            told = time.monotonic()
-            _tell((told - begun) / 60, tally, watched)
+        if int((now - begun) / 60) > minute:
+            minute += 1
+            _tell(minute, tally, watched)
 
 
-def _tell(minute: float, tally: Tally, watched: Watched) -> None:
+def _tell(minute: int, tally: Tally, watched: Watched) -> None:
     if not watched.samples:
         return
     last = watched.samples[-1]
     print(
-        f"minute {minute:4.1f}: {last.rss / MIB:7.1f} MiB, {last.descriptors} descriptors, {last.threads} threads; "
+        f"minute {minute:3d}: {last.rss / MIB:7.1f} MiB, {last.descriptors} descriptors, {last.threads} threads; "
         f"{tally.frames} frames and {tally.octets / MIB:.0f} MiB sent on {tally.connections} connections; "
         f"{watched.generations} honest generations",
         flush=True,
@@ -185,8 +205,11 @@ def _report(tally: Tally, watched: Watched, verdict: Verdict) -> None:
         print(f"  {count:8d}  {kind}")
     print(f"{watched.statuses} statuses, the slowest after {watched.slowest_status_s:.2f} s")
     print(f"{watched.generations} honest generations")
-    for what, first, last, _ in thirds(watched.samples, WARM_S):
-        print(f"{what}: {first:.0f} in the first third, {last:.0f} in the last (medians, after {WARM_S:.0f} s)")
+    if watched.samples:
+        first, last = thirds(watched.samples)
+        print(f"{first / MIB:.1f} MiB in the first third and {last / MIB:.1f} in the last (medians, rests included)")
+    rests = ", ".join(f"{rest.rss / MIB:.1f}" for rest in watched.rests)
+    print(f"MiB at rest: {rests or 'not measured: a run of 7 minutes or more rests'}")
     print("no fault" if not verdict.faults else f"{len(verdict.faults)} faults:")
     for fault in verdict.faults:
         print(f"  {fault}")

@@ -22,10 +22,17 @@ Blame = Callable[[str, Sequence[bytes]], None]
 """Takes a fault, as a sentence, and the streams that were sent."""
 
 
-async def attack(path: Path, seed: str, tally: Tally, stop: asyncio.Event, blame: Blame) -> None:
-    """Go on until `stop`; each offence goes to `blame` with the bytes that were sent. Ends when nobody accepts."""
+async def attack(
+    path: Path, seed: str, tally: Tally, stop: asyncio.Event, blame: Blame, go: asyncio.Event | None = None
+) -> None:
+    """Go on until `stop`, with a rest while `go` is not set. Ends when nobody accepts.
+
+    Each offence goes to `blame` with the bytes that were sent.
+    """
     random, number = Random(seed), 0  # noqa: S311
     while not stop.is_set():
+        if go is not None:
+            await go.wait()
         number += 1
         try:
             with connected(path) as connection:

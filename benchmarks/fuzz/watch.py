@@ -23,8 +23,6 @@ SAMPLE_S: Final = 1.0
 HONEST_FRAME_S: Final = 120.0
 GROWTH_BYTES: Final = 12 << 20
 GROWTH_HANDLES: Final = 8
-SETTLED_S: Final = 180.0
-"""A shorter time after the start tells nothing of growth: caches fill, and the allocator has not found its size."""
 FILLING_TEXTS: Final = 8
 FILLING_WORDS: Final = 30_000
 """Together more than two million tokens, of which 64 MiB hold about 1,600,000."""
@@ -49,6 +47,7 @@ class Sample:
 @dataclass
 class Watched:
     samples: list[Sample] = field(default_factory=list)
+    rests: list[Sample] = field(default_factory=list)
     statuses: int = 0
     slowest_status_s: float = 0.0
     generations: int = 0
@@ -112,29 +111,28 @@ async def _pause(stop: asyncio.Event) -> None:
         return
 
 
-def thirds(samples: Sequence[Sample], warm_s: float) -> list[tuple[str, float, float, float]]:
-    """What is watched, its medians in the first and the last third of the time after `warm_s`, and by how much the
-    last may be greater; nothing of a run too short to tell."""
-    settled = [sample for sample in samples if sample.at >= warm_s]
-    if not settled or settled[-1].at - settled[0].at < SETTLED_S:
+def thirds(samples: Sequence[Sample]) -> tuple[float, float]:
+    """The medians of the resident bytes in the first and the last third: what clients' requests take is in them."""
+    size = max(1, len(samples) // 3)
+    first, last = (statistics.median(sample.rss for sample in part) for part in (samples[:size], samples[-size:]))
+    return first, last
+
+
+def growth(rests: Sequence[Sample]) -> list[str]:
+    """What grew from the first rest to the last, as sentences; none of fewer than two.
+
+    A rest is when every client's contexts have gone: what the pool then holds is its own.
+    """
+    if len(rests) < 2:
         return []
-    size = len(settled) // 3
-    first, last = settled[:size], settled[-size:]
-    watched: tuple[tuple[str, int, Callable[[Sample], int]], ...] = (
-        ("resident bytes", GROWTH_BYTES, lambda sample: sample.rss),
-        ("file descriptors", GROWTH_HANDLES, lambda sample: sample.descriptors),
-        ("threads", GROWTH_HANDLES, lambda sample: sample.threads),
+    first, last = rests[0], rests[-1]
+    watched = (
+        ("resident bytes", first.rss, last.rss, GROWTH_BYTES),
+        ("file descriptors", first.descriptors, last.descriptors, GROWTH_HANDLES),
+        ("threads", first.threads, last.threads, GROWTH_HANDLES),
     )
     return [
-        (what, statistics.median(map(read, first)), statistics.median(map(read, last)), limit)
-        for what, limit, read in watched
-    ]
-
-
-def growth(samples: Sequence[Sample], warm_s: float) -> list[str]:
-    """What grew, as sentences."""
-    return [
-        f"{what} grew from {first:.0f} to {last:.0f} (medians of the first and last third)"
-        for what, first, last, limit in thirds(samples, warm_s)
-        if last - first > limit
+        f"{what} grew from {before} at the first rest to {after} at the last"
+        for what, before, after, limit in watched
+        if after - before > limit
     ]
