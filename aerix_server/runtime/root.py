@@ -8,17 +8,17 @@ from typing import Any
 
 from aerix_server.pool.port import MemberState
 from aerix_server.protocol.events import Event, JobEvent, MessageEvent, Route, ToolResult
-from aerix_server.runtime import grammar, resume
+from aerix_server.runtime import resume
 from aerix_server.runtime.agent_state import Agent
 from aerix_server.runtime.bounds import TurnBudget
 from aerix_server.runtime.compact import turn_tokens
+from aerix_server.runtime.constraint import turn_constraint
 from aerix_server.runtime.context import AgentContext, Draft, Numbers
 from aerix_server.runtime.context_port import ModelContext
 from aerix_server.runtime.plan import AgentPlan
 from aerix_server.runtime.ports import Ended, RequestPorts, RequestSpec, RootState
 from aerix_server.runtime.prompt import planner_tools, request_text
 from aerix_server.runtime.spool import Spool
-from aerix_server.runtime.turn import turn_schema
 from aerix_server.tools.base import Tool, ToolContext, Views
 from aerix_server.tools.jobs import Jobs
 
@@ -52,7 +52,7 @@ def build_root(
         send=send,
         spool=spool,
         tools=tools,
-        constraint=_constraint(member, tools, spec.output_schema),
+        constraint=turn_constraint(member, tools, spec.output_schema),
         tool_context=_tool_context(ports, context, plan, jobs, send),
         jobs=jobs,
         plan=plan,
@@ -101,28 +101,6 @@ def _refuse_too_long(agent: Agent) -> None:
         f"and the window of {agent.member.model} is {context.window}. "
         "Shorten the prompt or the instruction files, or choose a model with a larger window.",
     )
-
-
-def _constraint(
-    member: MemberState, tools: Mapping[str, Tool[Any]], final: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """The turns' constraint, each schema compiled alone first. Raises Ended naming what cannot be compiled."""
-    if "Json" not in member.constraints:
-        if final is not None:
-            raise Ended(
-                "failed", f"{member.model} knows no Json constraint, so its final cannot be held to an output schema"
-            )
-        return None
-    schemas = {name: tool.schema() for name, tool in tools.items()}
-    try:
-        grammar.check_tools(schemas)
-        if final is not None:
-            grammar.check_schema(final, "the output schema")
-        schema = turn_schema(schemas, final)
-        grammar.check_schema(schema, "the schema of a turn")
-    except grammar.SchemaRefused as error:
-        raise Ended("failed", str(error)) from error
-    return {"kind": "Json", "schema": schema}
 
 
 def _jobs(spec: RequestSpec, ports: RequestPorts, history: RootState | None, send: Send) -> Jobs:
