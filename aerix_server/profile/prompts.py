@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
+_PLACE: Final = re.compile(r"\{(\w+)\}")
 PROMPT_NAMES: Final = ("system", "routing", "planner", "brief", "verifier", "compact", "reflect")
 
 
@@ -19,7 +21,5 @@ def embedded_prompts() -> Mapping[str, str]:
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """The template with each `{name}` of `values` put in; other braces stay as they are."""
-    for name, value in values.items():
-        template = template.replace(f"{{{name}}}", str(value))
-    return template
+    """The template with each `{name}` of `values` put in; other braces stay, also those in a value."""
+    return _PLACE.sub(lambda found: str(values.get(found[1], found[0])), template)

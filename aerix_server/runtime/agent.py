@@ -1,22 +1,42 @@
-"""The loop of one agent: make room, ask, run the calls, append, until a final or a bound."""
+"""The life of one agent: its context made, its loop until a final or a bound, its jobs ended, its end logged."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from aerix_server.config.bounds import STOP_CONTINUES
 from aerix_server.pool.port import PoolFailed
+from aerix_server.protocol.events import AgentEnd
 from aerix_server.runtime.agent_state import Agent
 from aerix_server.runtime.ask import ask
 from aerix_server.runtime.calls import run_calls
-from aerix_server.runtime.job_results import append_finished, wait_for_one
+from aerix_server.runtime.job_results import append_finished, end_all, wait_for_one
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.room import make_room
 
+_log = logging.getLogger(__name__)
 
-async def run_agent(agent: Agent) -> Ended:
-    """Run an agent to its end; the end is a value, never raised."""
+
+async def run_agent(agent: Agent, start: Callable[[], Awaitable[None]]) -> Ended:
+    """Run an agent to its end, which is a value and logged. `start` makes its context.
+
+    Raises nothing but asyncio's cancellation, after which the agent has ended all the same.
+    """
     try:
+        ended = await _work(agent, start)
+    except asyncio.CancelledError:
+        await _close(agent, Ended("cancelled", "the request was cancelled"))
+        raise
+    return await _close(agent, ended)
+
+
+async def _work(agent: Agent, start: Callable[[], Awaitable[None]]) -> Ended:
+    try:
+        await start()
         while True:
             agent.budget.take()
             await append_finished(agent)
@@ -29,16 +49,48 @@ async def run_agent(agent: Agent) -> Ended:
     except Ended as ended:
         return ended
     except PoolFailed as error:
-        return pool_end(error, f"in turn {agent.numbers.turns}")
+        turns = agent.numbers.turns
+        return pool_end(error, f"in turn {turns}" if turns else "before the first turn")
+    except Exception as error:
+        _log.exception("the agent %s failed", agent.name)
+        kind = type(error).__name__
+        return Ended("failed", f"a fault of Aerix itself ({kind}) ended the agent; the server's log tells more")
 
 
 async def _finish(agent: Agent, final: Any) -> None:
-    """End with the final, unless a background job is still due and a turn is left to hear of it."""
+    """End with the final, unless a background job is still due or somebody objects, and a turn is left for it."""
     if not agent.budget.exhausted and await wait_for_one(agent):
+        return
+    answer = await agent.fire("Stop" if agent.is_root else "SubagentStop", final=final, active=agent.continues > 0)
+    if answer.block is not None and agent.continues < STOP_CONTINUES and not agent.budget.exhausted:
+        agent.continues += 1
+        await agent.tell(f"[not finished] {answer.block}")
         return
     if agent.structured:
         raise Ended("final", text=json.dumps(final, ensure_ascii=False), output=final)
     raise Ended("final", text=final)
+
+
+async def _close(agent: Agent, ended: Ended) -> Ended:
+    """End the jobs, log the agent's end, give the context back."""
+    try:
+        await end_all(agent, at_once=ended.outcome == "cancelled")
+        agent.send(
+            AgentEnd(
+                agent=agent.name,
+                outcome=ended.outcome,
+                reason=ended.reason,
+                turns=agent.budget.used,
+                usage=agent.usage,
+                files_touched=list(agent.files),
+                checks_run=agent.checks,
+            )
+        )
+    except Ended as log_lost:
+        return log_lost
+    finally:
+        await agent.context.release()
+    return ended
 
 
 def pool_end(error: PoolFailed, when: str) -> Ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from aerix_server.config.settings import Settings
 from aerix_server.pool.port import MemberState
@@ -12,21 +12,29 @@ from aerix_server.protocol.events import Check, Event, MessageEvent, Usage, Usag
 from aerix_server.runtime.bounds import HardLimit, Repeats, TurnBudget
 from aerix_server.runtime.compact import turn_tokens
 from aerix_server.runtime.context import AgentContext, Draft, Numbers
+from aerix_server.runtime.looks import Looks
 from aerix_server.runtime.plan import AgentPlan
+from aerix_server.runtime.points import Answer, Fire, Point, PointName
+from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.spool import Spool
-from aerix_server.tools.base import Tool, ToolContext
+from aerix_server.tools.base import Leftover, Tool, ToolContext
 from aerix_server.tools.jobs import Jobs
+
+ROOT_KIND: Final = "root"
 
 
 @dataclass
 class Agent:
     """One agent.
 
-    `tools` are those it may call, by name; `constraint` is its turns', None where the member knows no Json constraint;
-    `structured` tells that its final is a value of a schema, not a text.
+    `kind` is root, implementer, verifier or a definition's name. `tools` are those it may call, by name; `constraint`
+    is its turns', None where the member knows no Json constraint; `final_schema` is that of its final where that is
+    a value, not a text. `continues` counts how often it was told to go on after a final.
     """
 
     name: str
+    kind: str
+    depth: int
     member: MemberState
     context: AgentContext
     settings: Settings
@@ -40,12 +48,25 @@ class Agent:
     plan: AgentPlan
     numbers: Numbers
     budget: TurnBudget
-    structured: bool = False
+    fire_port: Fire
+    leave: Callable[[Leftover], None]
+    final_schema: dict[str, Any] | None = None
+    continues: int = 0
     hard_limit: HardLimit = field(default_factory=HardLimit)
     repeats: Repeats = field(default_factory=Repeats)
+    looks: Looks = field(default_factory=Looks)
     usage: Usage = field(default_factory=Usage)
     files: dict[str, None] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+
+    @property
+    def structured(self) -> bool:
+        """Whether its final is a value of a schema, not a text."""
+        return self.final_schema is not None
+
+    @property
+    def is_root(self) -> bool:
+        return self.depth == 0 and self.kind == ROOT_KIND
 
     @property
     def turn_tokens(self) -> int:
@@ -57,6 +78,15 @@ class Agent:
         self.send(MessageEvent(agent=self.name, turn=self.numbers.turns, role="user", text=text))
         await self.context.append(Draft("user", label, text))
 
+    async def fire(self, name: PointName, **facts: Any) -> Answer:
+        """Tell of a point. Raises Ended when the answer ends this agent."""
+        answer = await self.fire_port(Point(name, self.name, self.kind, facts))
+        if answer.end is not None:
+            raise Ended("refused", f"{name} ended the agent {self.name}: {answer.end}")
+        return answer
+
     def show_usage(self, usage: Usage | None = None) -> None:
-        """The context line: the pool's own count."""
+        """The context line: the pool's own count, of the root only."""
+        if not self.is_root:
+            return
         self.send(UsageEvent(agent=self.name, tokens=self.context.tokens, window=self.context.window, usage=usage))

@@ -1,4 +1,4 @@
-"""The calls of a turn, run in order; each result is brought into the context before the next call runs."""
+"""The calls of a turn, run in order, those that give work to others last and together; results in call order."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import contextlib
 import difflib
 import logging
 import time
+from collections import deque
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from aerix_server.pool.port import PoolFailed
@@ -14,13 +16,14 @@ from aerix_server.protocol.events import Call
 from aerix_server.runtime.agent_state import Agent
 from aerix_server.runtime.bounds import repeat_note
 from aerix_server.runtime.context import RELEASE_S
+from aerix_server.runtime.order import touched_twice
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.results import Result, deliver_call
-from aerix_server.runtime.turn import Turn, canonical, dropped_note, same_as
+from aerix_server.runtime.turn import Turn, canonical, dropped_note
 from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolError
 from aerix_server.tools.registry import parse_input
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _CANCEL_GRACE_S = 0.15
 """What a cancelled tool has to end by itself; bash looks every 50 to 100 ms."""
@@ -37,34 +40,74 @@ class Interrupted(Exception):
 
 async def run_calls(agent: Agent, turn: Turn) -> None:
     """Run the calls and append their results. Raises Ended: an aborted plan, a call repeated too often."""
-    made: set[str] = set()
-    looked: dict[str, str] = {}
+    waiting, results, made = deque(turn.calls), dict[str, Result](), set[str]()
+
+    async def deliver_ready() -> None:
+        while waiting and waiting[0].id in results:
+            call = waiting.popleft()
+            await _deliver(agent, call, results[call.id], made)
+
+    late = [call for call in turn.calls if _at_the_end(agent, call)]
     for call in turn.calls:
-        key = canonical(call)
-        # Asking how a job gets on is no loop, and within one turn the model has not yet seen what it asks for again.
-        counted = key not in made and not agent.jobs.running()
-        made.add(key)
-        if key in looked:
-            await deliver_call(agent, call, Result(Output(same_as(looked[key])), False, 0))
-            continue
-        result = await _run(agent, call)
-        await deliver_call(agent, call, result)
-        if not _only_looks(agent, call):
-            looked.clear()
-        elif not result.failed:
-            looked[key] = call.id
-        note = repeat_note(call.tool, agent.repeats.add(key) if counted else 0)
-        if note is not None:
-            await agent.tell(note)
+        if call not in late:
+            results[call.id] = await _run(agent, call)
+            await deliver_ready()
+    results |= await _together(agent, late)
+    await deliver_ready()
+    if note := touched_twice({call.id: results[call.id].output.touched for call in late}):
+        await agent.tell(note)
     if agent.plan.aborted:
         raise Ended("cancelled", "the user aborted the plan")
     if turn.dropped:
         await agent.tell(dropped_note(turn.dropped))
 
 
+async def _deliver(agent: Agent, call: Call, result: Result, made: set[str]) -> None:
+    """Append a result, and say so when its call goes round in circles. `made`: the calls of this turn until now."""
+    key = canonical(call)
+    # Asking how a job gets on is no loop, and within one turn the model has not yet seen what it asks for again.
+    counted = key not in made and not agent.jobs.running()
+    made.add(key)
+    if _only_looks(agent, call) and not result.failed:
+        seen = agent.looks.again(call, key, result.output.text, agent.context.segments)
+        result = result if seen is None else Result(Output(seen), False, result.ms)
+    await deliver_call(agent, call, result)
+    note = repeat_note(call.tool, agent.repeats.add(key) if counted else 0)
+    if note is not None:
+        await agent.tell(note)
+
+
 def _only_looks(agent: Agent, call: Call) -> bool:
     tool = agent.tools.get(call.tool)
     return tool is not None and tool.only_looks
+
+
+def _at_the_end(agent: Agent, call: Call) -> bool:
+    tool = agent.tools.get(call.tool)
+    return tool is not None and tool.at_the_end
+
+
+async def _together(agent: Agent, calls: Sequence[Call]) -> dict[str, Result]:
+    """The results, by id, of calls that run at one time, at most `delegation.parallel` of them."""
+    places = asyncio.Semaphore(agent.settings.delegation.parallel)
+
+    async def one(call: Call) -> Result:
+        async with places:
+            return await _run(agent, call)
+
+    tasks = {call.id: asyncio.create_task(one(call), name=f"{agent.name} {call.id}") for call in calls}
+    try:
+        await asyncio.gather(*tasks.values())
+    finally:
+        await _let_go(tasks.values())
+    return {id_: task.result() for id_, task in tasks.items()}
+
+
+async def _let_go(tasks: Collection[asyncio.Task[Result]]) -> None:
+    for task in tasks:
+        task.cancel()  # Does nothing to one that is done.
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 async def _run(agent: Agent, call: Call) -> Result:
@@ -73,19 +116,24 @@ async def _run(agent: Agent, call: Call) -> Result:
     try:
         output, failed = await _attempt(agent, call), False
     except (ToolError, Refusal) as error:
-        kind = "refused" if isinstance(error, Refusal) else "error"
-        output, failed = Output(f"{kind}: {error}"), True
+        output, failed = Output(_told(agent, error)), True
     except Interrupted as interrupted:
         await _save(agent, call, Result(interrupted.output, False, _ms(started)))
         raise asyncio.CancelledError from None
     except (PoolFailed, Ended):
         raise
     except Exception as error:
-        log.exception("the tool %s failed on call %s", call.tool, call.id)
+        _log.exception("the tool %s failed on call %s", call.tool, call.id)
         output, failed = Output(f"error: internal error in {call.tool}: {type(error).__name__}"), True
     agent.files.update(dict.fromkeys(output.touched))
     agent.checks.extend(output.checks)
-    return Result(output, failed, _ms(started))
+    return await _looked_over(agent, call, Result(output, failed, _ms(started)))
+
+
+def _told(agent: Agent, error: ToolError | Refusal) -> str:
+    if isinstance(error, Refusal):
+        return f"refused: {error}"
+    return f"error: {error}"
 
 
 async def _attempt(agent: Agent, call: Call) -> Output:
@@ -96,7 +144,31 @@ async def _attempt(agent: Agent, call: Call) -> Output:
         near = difflib.get_close_matches(call.tool, agent.tools, n=1)
         meant = f"did you mean {near[0]}? The" if near else "the"
         raise ToolError(f"there is no tool {call.tool!r} here; {meant} tools are {', '.join(agent.tools)}")
-    return await _to_its_end(tool, parse_input(tool, call.input), agent.tool_context)
+    parsed = parse_input(tool, call.input)
+    answer = await agent.fire("PreToolUse", tool=call.tool, input=call.input, call=call.id)
+    if answer.block is not None:
+        raise Refusal(answer.block)
+    if answer.input is not None:
+        parsed = parse_input(tool, answer.input)
+    context = agent.tool_context.of_call(call.id)
+    if tool.at_the_end:
+        # Its agents end their own tools in time, and must not be left behind.
+        return await tool.run(parsed, context)
+    return await _to_its_end(tool, parsed, context)
+
+
+async def _looked_over(agent: Agent, call: Call, result: Result) -> Result:
+    """The result with what was said of it at PostToolUse."""
+    answer = await agent.fire(
+        "PostToolUse",
+        tool=call.tool,
+        input=call.input,
+        call=call.id,
+        text=result.output.text,
+        failed=result.failed,
+    )
+    notes = [note for note in (answer.block, answer.context) if note]
+    return result.with_notes(notes) if notes else result
 
 
 async def _to_its_end(tool: Tool[Any], parsed: Any, ctx: ToolContext) -> Output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -73,6 +74,19 @@ class AgentContext:
         self._recount()
         for item in fresh:
             self._log("append", self._held[item.id])
+
+    async def fork(self, caller: AgentContext, new: Sequence[Draft]) -> None:
+        """Make the context from the system segments that lead the caller's, and `new` ones; all are logged as this
+        agent's. The rows of the shared part are the caller's, so nothing of it is computed again."""
+        shared = leading(caller.segments)
+        self._state = await self._pool.fork(caller._now.context, shared[-1].id)
+        self._numbers.segments = caller._numbers.segments
+        fresh = [self._draft(draft) for draft in new]
+        self._state = await self._edit(*(Edit("append", segment=_new(item)) for item in fresh))
+        self._held = {item.id: item for item in [*shared, *fresh]}
+        self._recount()
+        for item in self.segments:
+            self._log("append", item)
 
     async def release(self) -> None:
         """Give the context back to the pool. The mirror stays readable."""
@@ -203,6 +217,11 @@ class AgentContext:
             return self._spool.keep_now(text).name
         except OSError as error:
             raise Ended("failed", f"the session log could not be written: {error}") from error
+
+
+def leading(segments: Sequence[Held]) -> tuple[Held, ...]:
+    """The segments that every agent's context begins with: the system's and the instructions'."""
+    return tuple(itertools.takewhile(lambda segment: segment.role == "system", segments))
 
 
 async def release(pool: Pool, context: str) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from aerix_server.config.bounds import JOB_POLL_S, JOB_WAIT_SLACK_S
 from aerix_server.protocol.events import Notice
 from aerix_server.runtime.agent_state import Agent
+from aerix_server.runtime.context import RELEASE_S
 from aerix_server.runtime.results import deliver_job
 from aerix_server.tools.base import Output
+from aerix_server.tools.jobs import KILL_WAIT_S
 
 
 async def append_finished(agent: Agent) -> None:
@@ -28,9 +30,11 @@ async def wait_for_one(agent: Agent) -> bool:
     return bool(ended)
 
 
-async def end_all(agent: Agent) -> None:
-    """End what still runs; what could not be ended is told to the user."""
-    unended = await agent.jobs.kill_all()
+async def end_all(agent: Agent, *, at_once: bool = False) -> None:
+    """End what still runs; what could not be ended is told to the user. `at_once`: others wait for it to be gone."""
+    unended, ending = await agent.jobs.kill_all(RELEASE_S if at_once else KILL_WAIT_S)
+    for one in ending:
+        agent.leave(one)
     if unended:
         text = f"these processes could not be ended: {', '.join(unended)}"
         agent.send(Notice(agent=agent.name, level="warning", text=text))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,8 @@ from aerix_server.config.settings import Settings
 from aerix_server.pool.port import Pool
 from aerix_server.protocol.events import Event, Role, Route, Usage
 from aerix_server.protocol.outcomes import OutcomeKind
+from aerix_server.runtime.points import Fire, nobody
+from aerix_server.tools.base import Leftover
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,31 @@ class RootState:
 
 
 @dataclass(frozen=True)
+class Definition:
+    """A named kind of agent that pieces of work can be given to.
+
+    `body` goes before its brief. `tools` are those it may call (None: all), `member` is the loaded model it runs on
+    (None: its caller's), `max_turns` its budget (None: the setting's).
+    """
+
+    name: str
+    description: str
+    body: str
+    tools: tuple[str, ...] | None = None
+    member: str | None = None
+    max_turns: int | None = None
+
+
+@dataclass(frozen=True)
 class RequestPorts:
     """What a request works with.
 
     `emit` is synchronous and may raise OSError when the log cannot be written: the request then ends failed.
     `cancelled` set ends the request within 200 ms. `gate`, where given, decides the root's first plan.
     `overlay` gives the unsaved text of an open buffer. `instructions` is the text of the instruction files.
+    `fire` is told of each point of the request. `leave` takes processes that a cancelled request could not wait for:
+    they have been told to end, and whoever ends the server waits for them. `before_write` is told the real path of a
+    file right before a tool changes it, from any thread.
     """
 
     pool: Pool
@@ -86,6 +107,10 @@ class RequestPorts:
     gate: Callable[[ProposedPlan], Awaitable[PlanDecision]] | None
     overlay: Callable[[Path], str | None]
     instructions: str
+    definitions: Mapping[str, Definition] = field(default_factory=dict)
+    fire: Fire = nobody
+    leave: Callable[[Leftover], None] = lambda _leftover: None
+    before_write: Callable[[Path], None] = lambda _path: None
 
 
 @dataclass(frozen=True)

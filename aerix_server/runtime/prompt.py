@@ -13,9 +13,8 @@ from aerix_server.protocol.events import Route
 from aerix_server.runtime.context import Draft
 from aerix_server.tools.base import Tool
 
-FULL_TOOLS_WINDOW: Final = 4096
-"""From this window on, tools are listed with all that is said of them; below it with one sentence."""
 PLANNER_ROUTES: Final = frozenset({"edit", "plan"})
+DELEGATE: Final = "agent"
 
 TURNS: Final = f"""# Turns
 
@@ -31,11 +30,14 @@ You know a result only after it has come back."""
 
 
 def opening(
-    prompts: Mapping[str, str], tools: Sequence[Tool[Any]], cwd: Path, window: int, instructions: str
+    prompts: Mapping[str, str], tools: Sequence[Tool[Any]], cwd: Path, instructions: str, *, brief: bool
 ) -> list[Draft]:
-    """The shared start of every agent's context: the system segment and, where there are any, the instructions."""
+    """The shared start of every agent's context: the system segment and, where there are any, the instructions.
+
+    `brief`: of each tool one sentence, and of its fields their types only.
+    """
     system = "\n\n".join(
-        [prompts["system"], TURNS, tool_list(tools, window), f"# Environment\n\nWorking directory: {cwd}"]
+        [prompts["system"], TURNS, tool_list(tools, brief=brief), f"# Environment\n\nWorking directory: {cwd}"]
     )
     drafts = [Draft("system", "system", system)]
     if instructions.strip():
@@ -43,10 +45,9 @@ def opening(
     return drafts
 
 
-def tool_list(tools: Sequence[Tool[Any]], window: int) -> str:
+def tool_list(tools: Sequence[Tool[Any]], *, brief: bool = False) -> str:
     """The `# Tools` section: each tool's input and description."""
-    full = window >= FULL_TOOLS_WINDOW
-    return "\n".join(["# Tools", "", *(_tool(tool, full) for tool in tools)])
+    return "\n".join(["# Tools", "", *(_tool(tool, not brief) for tool in tools)])
 
 
 def request_text(
@@ -64,15 +65,20 @@ def request_text(
 def planner_tools(route: Route, names: Sequence[str], settings: Sequence[str]) -> list[str]:
     """What the root may call where it only plans; empty where it may call everything.
 
-    Without the `agent` tool a planner could have nothing done, so then nobody is restricted.
+    Where it may not delegate a planner could have nothing done, so then nobody is restricted.
     """
-    if route not in PLANNER_ROUTES or "agent" not in names:
+    if route not in PLANNER_ROUTES or DELEGATE not in names or DELEGATE not in settings:
         return []
     return [name for name in names if name in settings]
 
 
+def may_delegate(tools: Mapping[str, Tool[Any]], depth: int, deepest: int) -> dict[str, Tool[Any]]:
+    """The tools of an agent at a depth: without `agent` where nobody deeper may be asked."""
+    return {name: tool for name, tool in tools.items() if name != DELEGATE or depth < deepest}
+
+
 def _tool(tool: Tool[Any], full: bool) -> str:
-    schema = tool.input_model.model_json_schema()
+    schema = tool.input_schema()
     required = schema.get("required", [])
     properties: dict[str, Any] = schema.get("properties", {})
     fields = ", ".join(f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in properties.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,10 @@ class Result:
     output: Output
     failed: bool
     ms: int
+
+    def with_notes(self, notes: Sequence[str]) -> Result:
+        """The same with lines after its text."""
+        return replace(self, output=replace(self.output, text="\n".join([self.output.text.rstrip("\n"), *notes])))
 
 
 @dataclass(frozen=True)

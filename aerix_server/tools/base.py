@@ -7,6 +7,7 @@ A tool raises ToolError for what the model should be told (`error: …`) and Ref
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +19,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from aerix_server.config.bounds import LARGEST_NUMBER, NAME_CHARS
 from aerix_server.config.settings import Settings
 from aerix_server.protocol.events import Check
+from aerix_server.tools.shared import SharedFiles
 
 
-class ToolError(Exception):
+class _Told(Exception):
+    """`next_step` is one sentence on what to try next, or empty. It is kept apart: the message says all without it."""
+
+    def __init__(self, message: str, next_step: str = "") -> None:
+        super().__init__(message)
+        self.next_step = next_step
+
+
+class ToolError(_Told):
     """The call could not be done; the model reads `error: <message>`."""
 
 
-class Refusal(Exception):
+class Refusal(_Told):
     """The call must not be done; the model reads `refused: <message>`."""
 
 
@@ -97,6 +107,21 @@ class JobsPort(Protocol):
         ...
 
 
+class PiecesPort(Protocol):
+    """Work given to other agents."""
+
+    async def run(self, call: str, brief: str, check: str, definition: str | None, member: str | None) -> Output:
+        """Run a piece to its end; `call` is the id of the call that asks. Raises ToolError for names unknown here."""
+        ...
+
+
+class NoPieces:
+    """Of an agent that may not delegate."""
+
+    async def run(self, call: str, brief: str, check: str, definition: str | None, member: str | None) -> Output:
+        raise ToolError("this agent may not give work to others")
+
+
 @dataclass
 class Views:
     """What the agent has seen of each file: path → content hash, for the stale-read guard. One per agent."""
@@ -120,8 +145,22 @@ class ToolContext:
     """Of one request: repo_map keeps its text here."""
     overlay: Callable[[Path], str | None] = lambda _path: None
     """The unsaved text of an open editor buffer, or None."""
+    before_write: Callable[[Path], None] = lambda _path: None
+    """Told the real path of a file right before it is changed. From any thread; raises nothing."""
     skills: Mapping[str, str] = field(default_factory=dict)
     """Name → text of the skills that are installed."""
+    pieces: PiecesPort = field(default_factory=NoPieces)
+    call: str = ""
+    """The id of the call under way."""
+
+    def of_call(self, call: str) -> ToolContext:
+        """The context for one call."""
+        return dataclasses.replace(self, call=call)
+
+    agent: str = "a1"
+    """The id of the agent, as others are told of it."""
+    shared: SharedFiles = field(default_factory=SharedFiles)
+    """Of one request: what its agents share about files."""
 
 
 Input = TypeVar("Input", bound=ToolInput)
@@ -131,11 +170,13 @@ class Tool(ABC, Generic[Input]):
     """One tool. A subclass sets the three class fields and `run`; it keeps no state."""
 
     name: ClassVar[str]
-    description: ClassVar[str]
+    description: str
     """What the model reads: what it does, its limits, one line where that is enough."""
     input_model: type[Input]
     only_looks: ClassVar[bool] = False
     """It changes nothing: a second such call with the same input, before anything else was done, gives the same."""
+    at_the_end: ClassVar[bool] = False
+    """Its calls run after the others of their turn, all at one time."""
     limit_s: ClassVar[float | None] = None
     """The most seconds that a call may take; None for a tool that bounds its own work, or waits for the user."""
 
@@ -143,9 +184,13 @@ class Tool(ABC, Generic[Input]):
     async def run(self, call: Input, ctx: ToolContext) -> Output:
         """Raises ToolError and Refusal."""
 
+    def input_schema(self) -> dict[str, Any]:
+        """The input's JSON Schema with its descriptions, as the model is told of it."""
+        return self.input_model.model_json_schema()
+
     def schema(self) -> dict[str, Any]:
-        """The input's JSON Schema for the turn grammar: no titles, no defaults, no descriptions, nothing additional."""
-        return slim_schema(self.input_model.model_json_schema())
+        """The same for the turn grammar: no titles, no defaults, no descriptions, nothing additional."""
+        return slim_schema(self.input_schema())
 
 
 def slim_schema(schema: dict[str, Any]) -> dict[str, Any]:

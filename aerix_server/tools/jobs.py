@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from aerix_server.config.bounds import KILL_GRACE_S
 from aerix_server.protocol.events import JobEvent
@@ -14,7 +15,7 @@ from aerix_server.tools.base import Leftover
 from aerix_server.tools.bash import body, on_loop
 from aerix_server.tools.command import Command, Ended
 
-_KILL_WAIT_S = KILL_GRACE_S + 3.0
+KILL_WAIT_S: Final = KILL_GRACE_S + 3.0
 _KILL_POLL_S = 0.02
 
 
@@ -107,18 +108,19 @@ class Jobs:
         ended = self._jobs[job_id].ended
         return ended.printed.whole if ended else None
 
-    async def kill_all(self) -> list[str]:
-        """End all that runs, within a few seconds; gives what could not be ended, each as `pid N (name)`."""
+    async def kill_all(self, wait_s: float = KILL_WAIT_S) -> tuple[list[str], list[Leftover]]:
+        """End all that runs and wait `wait_s` for it; gives what could not be ended, each as `pid N (name)`, and what
+        is still being ended."""
         kept: list[Leftover] = [job.command for job in self._jobs.values()]
         kept = [one for one in [*kept, *self._leftovers] if not one.gone()]
         for one in kept:
             one.end()
-        deadline = time.monotonic() + _KILL_WAIT_S
+        deadline = time.monotonic() + wait_s
         # The threads that end them set no event of this loop, and the loop has nothing else to wait for here.
         while (self.running() or not all(one.gone() for one in kept)) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_KILL_POLL_S)
         self._leftovers = []
-        return [process for one in kept for process in one.unended()]
+        return [process for one in kept for process in one.unended()], [one for one in kept if not one.gone()]
 
     def _untaken(self) -> bool:
         return any(job.ended is not None and not job.taken for job in self._jobs.values())

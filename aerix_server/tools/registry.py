@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from aerix_server.tools.agent import AgentTool
 from aerix_server.tools.base import Tool, ToolError, ToolInput
 from aerix_server.tools.bash import Bash
 from aerix_server.tools.context import Context
@@ -22,8 +24,11 @@ from aerix_server.tools.web import WebFetch, WebSearch
 from aerix_server.tools.write import Write
 
 
-def registry() -> dict[str, Tool[Any]]:
-    """Name → tool, in the order in which the model is told of them."""
+def registry(definitions: Mapping[str, str] | None = None, members: Sequence[str] = ()) -> dict[str, Tool[Any]]:
+    """Name → tool, in the order in which the model is told of them.
+
+    `definitions` of agents (name → when to use it) and `members` (loaded models) are what work can be given to.
+    """
     tools: list[Tool[Any]] = [
         Read(),
         Write(),
@@ -34,6 +39,7 @@ def registry() -> dict[str, Tool[Any]]:
         RepoMap(),
         Plan(),
         Context(),
+        AgentTool(definitions or {}, members),
         Skill(),
         WebFetch(),
         WebSearch(),
@@ -44,12 +50,25 @@ def registry() -> dict[str, Tool[Any]]:
 def parse_input(tool: Tool[Any], raw: Any) -> ToolInput:
     """The tool's input. Raises ToolError with one sentence for each field that is wrong."""
     if not isinstance(raw, dict):
-        raise ToolError(f"the input of {tool.name} must be an object, not {_given(raw)}")
+        told = f"the input of {tool.name} must be an object, not {_given(raw)}"
+        raise ToolError(told, _call_again(tool))
     try:
         parsed: ToolInput = tool.input_model.model_validate(raw)
     except ValidationError as error:
-        raise ToolError("; ".join(_sentence(tool, detail) for detail in error.errors())) from error
+        told = "; ".join(_sentence(tool, detail) for detail in error.errors())
+        raise ToolError(told, _call_again(tool)) from error
     return parsed
+
+
+def _call_again(tool: Tool[Any]) -> str:
+    """The call as it must be, field by field."""
+    schema = tool.schema()
+    required = schema.get("required", [])
+    fields = [
+        f"{name} ({_wanted(field)}{'' if name in required else ', may be left out'})"
+        for name, field in schema.get("properties", {}).items()
+    ]
+    return f"Call {tool.name} again with " + (", ".join(fields) if fields else "an empty input") + "."
 
 
 def _sentence(tool: Tool[Any], detail: ErrorDetails) -> str:

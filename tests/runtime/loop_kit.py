@@ -11,7 +11,9 @@ from typing import Any
 
 from aerix_server.config.settings import Settings
 from aerix_server.protocol.events import ContextOp, Event, MessageEvent, SegmentEvent, dump_event, parse_event
-from aerix_server.runtime.request import (
+from aerix_server.runtime.points import Fire, nobody
+from aerix_server.runtime.ports import (
+    Definition,
     PlanDecision,
     ProposedPlan,
     RequestPorts,
@@ -19,8 +21,9 @@ from aerix_server.runtime.request import (
     RequestSpec,
     RootState,
     SegmentRecord,
-    run_request,
 )
+from aerix_server.runtime.request import run_request
+from aerix_server.tools.base import Leftover
 from tests.runtime.scripted_pool import ScriptedPool
 
 
@@ -49,6 +52,9 @@ class Kit:
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     on_event: Callable[[Event], None] = lambda _event: None
     requests: int = 0
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    fire: Fire = nobody
+    left: list[Leftover] = field(default_factory=list)
 
     def emit(self, event: Event) -> None:
         self.on_event(event)
@@ -75,6 +81,9 @@ class Kit:
             gate=decide if gate else None,
             overlay=lambda _path: None,
             instructions=self.instructions,
+            definitions=self.definitions,
+            fire=self.fire,
+            leave=self.left.append,
         )
 
     async def run(self, prompt: str = "Do it.", history: RootState | None = None, **more: Any) -> RequestResult:
@@ -94,10 +103,12 @@ class Kit:
     def notes(self) -> list[str]:
         return [event.text for event in self.messages("user") if event.text]
 
-    def rebuilt(self) -> dict[str, SegmentRecord]:
-        """The root's context from segment and context.op events alone."""
+    def rebuilt(self, agent: str = "a1") -> dict[str, SegmentRecord]:
+        """An agent's context from segment and context.op events alone."""
         held: dict[str, SegmentRecord] = {}
         for event in self.events:
+            if event.agent != agent:
+                continue
             if isinstance(event, SegmentEvent):
                 if event.op == "remove":
                     del held[event.id]
@@ -112,7 +123,7 @@ class Kit:
     def root_state(self) -> RootState:
         """As a session would rebuild it for the next request."""
         held = tuple(self.rebuilt().values())
-        turns = self.of(MessageEvent)
+        turns = [event for event in self.of(MessageEvent) if event.agent == "a1"]
         calls = [int(made.id[1:]) for event in turns for made in event.calls or []]
-        made = [int(event.id[1:]) for event in self.of(SegmentEvent)]
+        made = [int(event.id[1:]) for event in self.of(SegmentEvent) if event.agent == "a1"]
         return RootState(held, "", max((event.turn for event in turns), default=0), max(calls, default=0), 0, max(made))

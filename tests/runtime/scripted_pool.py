@@ -49,7 +49,10 @@ class ScriptedPool:
     """`script` gives one step for each turn; `route` is what OneOf chooses. `asked` holds each generation's options."""
 
     script: list[Step]
+    scripts: dict[str, list[Step]] = field(default_factory=dict)
+    """By a text that stands in the prompt (the first that does): for agents that run at one time."""
     window: int = 8192
+    members: tuple[str, ...] = ("main",)
     route: str = "answer"
     probability: float = 0.97
     constraints: frozenset[str] = ALL_CONSTRAINTS
@@ -57,12 +60,15 @@ class ScriptedPool:
     prompts: list[list[NewSegment]] = field(default_factory=list)
     contexts: dict[str, Context] = field(default_factory=dict)
     broken_off: int = 0
+    forks: list[tuple[str, str | None]] = field(default_factory=list)
+    running: int = 0
+    most_running: int = 0
     _made: int = 0
 
     async def member(self, name: str) -> MemberState:
-        if name != "main":
+        if name not in self.members:
             raise PoolFailed("unknown_member", f"no member {name}")
-        return MemberState("main", "scripted", "cpu", self.window, self.constraints, None, None)
+        return MemberState(name, "scripted", "cpu", self.window, self.constraints, None, None)
 
     async def create(self, member: str, segments: Sequence[NewSegment]) -> ContextState:
         await asyncio.sleep(0)
@@ -84,6 +90,7 @@ class ScriptedPool:
 
     async def fork(self, context: str, until: str | None = None) -> ContextState:
         segments = self._find(context).segments
+        self.forks.append((context, until))
         end = len(segments) if until is None else _at(segments, until) + 1
         return await self.create(self._find(context).member, segments[:end])
 
@@ -106,7 +113,13 @@ class ScriptedPool:
         if options.constraint and options.constraint["kind"] == "OneOf":
             yield self._choice(options, state.tokens)
             return
-        text = await self._next(found)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(0)
+            text = await self._next(found)
+        finally:
+            self.running -= 1
         limit = min(options.max_new_tokens, self.window - state.tokens)
         finish, said = ("length", _head(text, limit)) if count(text) > limit else ("stop", text)
         try:
@@ -122,8 +135,11 @@ class ScriptedPool:
         self.contexts.clear()
 
     async def _next(self, found: Context) -> str:
-        assert self.script, "the script has no step left for this turn"
-        step = self.script.pop(0)
+        texts = [segment.text for segment in found.segments if segment.role == "user"]
+        named = (script for mark, script in self.scripts.items() if any(mark in text for text in texts))
+        script = next(named, self.script)
+        assert script, f"the script has no step left for this turn: {texts[-1]}"
+        step = script.pop(0)
         if isinstance(step, PoolFailed):
             raise step
         if isinstance(step, asyncio.Event):

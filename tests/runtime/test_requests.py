@@ -13,9 +13,10 @@ from aerix_server.config.settings import Settings
 from aerix_server.profile.prompts import PROMPT_NAMES, embedded_prompts, fill
 from aerix_server.protocol.events import ContextOp, JobEvent, SegmentEvent
 from aerix_server.runtime.agent import run_agent
-from aerix_server.runtime.prompt import FULL_TOOLS_WINDOW, TURNS, opening, planner_tools, request_text
-from aerix_server.runtime.request import RequestSpec
+from aerix_server.runtime.ports import RequestSpec
+from aerix_server.runtime.prompt import TURNS, opening, planner_tools, request_text
 from aerix_server.runtime.root import build_root, callable_tools, start_root
+from aerix_server.runtime.run import Run
 from aerix_server.tools.base import Output, Tool, ToolContext, ToolInput
 from aerix_server.tools.registry import registry
 from tests.runtime.loop_kit import Kit, call, final, turn
@@ -126,10 +127,9 @@ async def test_a_fault_in_a_tool_is_a_result(kit: Make, caplog: pytest.LogCaptur
     run = kit(turn(call("broken")), final())
     ports, spec = run.ports(), RequestSpec("r1", "x")
     member = await run.pool.member("main")
-    agent = build_root(spec, ports, None, member, {"broken": Broken()}, embedded_prompts(), run.emit)
-    shared = opening(embedded_prompts(), [Broken()], run.cwd, member.window, "")
-    await start_root(agent, spec, None, shared, [])
-    assert (await run_agent(agent)).outcome == "final"
+    shared = Run(spec, ports, embedded_prompts(), {"broken": Broken()})
+    agent = build_root(shared, member, shared.tools, None)
+    assert (await run_agent(agent, lambda: start_root(shared, agent, None, []))).outcome == "final"
     assert run.results() == ["error: internal error in broken: KeyError"]
     assert "Traceback" in caplog.text
 
@@ -147,16 +147,16 @@ def test_fill_leaves_other_braces_alone() -> None:
 
 def test_the_opening_is_fixed_first_and_the_folder_last() -> None:
     tools = list(registry().values())
-    one, other = (opening(embedded_prompts(), tools, Path(f"/{name}"), 8192, "")[0].text for name in "ab")
+    one, other = (opening(embedded_prompts(), tools, Path(f"/{name}"), "", brief=False)[0].text for name in "ab")
     shared = one.rindex("Working directory: ")
     assert one[:shared] == other[:shared] and TURNS in one
     assert all(f"- {tool.name}(" in one for tool in tools)
 
 
-@pytest.mark.parametrize(("window", "full"), [(FULL_TOOLS_WINDOW - 1, False), (FULL_TOOLS_WINDOW, True)])
-def test_tools_are_described_by_the_window(window: int, full: bool) -> None:
-    text = opening(embedded_prompts(), [registry()["bash"]], Path("/a"), window, "")[0].text
-    assert ("background gives a job id" in text) is full
+@pytest.mark.parametrize("brief", [False, True])
+def test_tools_are_described_in_full_or_briefly(brief: bool) -> None:
+    text = opening(embedded_prompts(), [registry()["bash"]], Path("/a"), "", brief=brief)[0].text
+    assert ("background gives a job id" in text) is not brief
 
 
 def test_the_example_of_a_turn_holds_nothing_to_copy() -> None:
@@ -177,9 +177,11 @@ def test_a_planner_is_restricted_once_it_can_delegate(route: Any, names: list[st
     assert planner_tools(route, names, Settings().delegation.planner_tools) == restricted
 
 
-def test_a_planner_is_told_what_it_may_call() -> None:
-    tools = {**registry(), "agent": Broken()}
-    callable_, planner = callable_tools(tools, "edit", Settings().delegation.planner_tools)
+def test_a_planner_is_told_what_it_may_call(kit: Make) -> None:
+    run = kit()
+    callable_, planner = callable_tools(
+        Run(RequestSpec("r1", "x"), run.ports(), embedded_prompts(), registry()), "edit"
+    )
     assert list(callable_) == planner == ["repo_map", "plan", "context", "agent"]
     text = request_text("Do it.", embedded_prompts(), planner, None)
     assert text.startswith("Do it.\n\n[planner] ") and "repo_map, plan, context, agent" in text
