@@ -130,9 +130,10 @@ def test_clients_are_served_in_turn() -> None:
 def test_a_long_prompt_stops_no_other_for_more_than_one_pass() -> None:
     backend = GatedBackend(["y" * 400])
     with serving(backend) as member:
+        backend.gate.clear()  # until both are there: a slow machine may come too late for the other's tokens
         first = start(member, user("short"), tokens=400, draft=False)  # drafted it would end before the prompt is read
-        first.until(TextDelta)
         long = start(member, user("word " * 600), tokens=5)
+        backend.gate.set()
         long.finished()
         first.finished()
         reading = [rows for rows in backend.passes if sum(not row.wanted for row in rows) > FEW_ROWS]
