@@ -12,8 +12,13 @@ from aerix_server.protocol.events import Role
 SKIP_TOKENS: Final = 24
 """A segment this short is not worth a marker."""
 
+FOLD_LEFT: Final = 4
+"""So many of the latest short segments are not folded."""
+
 _RESULT = re.compile(r"(?P<tool>[\w.-]+) (?P<call>c\d+)")
 _JOB = re.compile(r"job (?P<job>j\d+)")
+_FOLDED = re.compile(r"\[compacted (?P<count>\d+) earlier results and turns \((?P<tokens>\d+) tokens\)\]")
+_MARKED = re.compile(r"\[compacted .*?(?P<tokens>\d+) tokens\)\]")
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,10 @@ def seen(segments: Sequence[Held]) -> Sequence[Held]:
 
 
 def gain(segments: Sequence[Held]) -> int:
-    """The tokens that replacing everything replaceable would free, taking SKIP_TOKENS for each marker."""
-    return sum(segment.tokens - SKIP_TOKENS for segment in segments if _is_result(segment) or _is_turn(segment))
+    """The tokens that replacing and folding all that may be would free, taking SKIP_TOKENS for each marker."""
+    freed = sum(segment.tokens - SKIP_TOKENS for segment in segments if _is_result(segment) or _is_turn(segment))
+    folds = _foldable(segments)
+    return freed + max(sum(segment.tokens for segment in folds) - SKIP_TOKENS, 0)
 
 
 def plan(segments: Sequence[Held], excess: int) -> tuple[Replacement, ...]:
@@ -80,13 +87,60 @@ def marker(segment: Held) -> str:
     return f"[compacted {segment.label} ({segment.tokens} tokens)]"
 
 
+@dataclass(frozen=True)
+class Fold:
+    """Many short segments made one: the text of `kept`, and those that go."""
+
+    kept: Held
+    text: str
+    gone: tuple[Held, ...]
+
+
+def fold(segments: Sequence[Held]) -> Fold | None:
+    """Earlier markers, and results and turns too short for one, as a single line; None where that frees nothing.
+
+    Each marker is short, but a long run makes so many that in the end they fill the window.
+    """
+    chosen = _foldable(segments)
+    kept = next((segment for segment in chosen if segment.role == "user"), None)
+    if kept is None or sum(segment.tokens for segment in chosen) <= 2 * SKIP_TOKENS:
+        return None
+    told = [_folded(segment) for segment in chosen]
+    count, tokens = sum(one for one, _ in told), sum(one for _, one in told)
+    text = f"[compacted {count} earlier results and turns ({tokens} tokens)]"
+    return Fold(kept, text, tuple(segment for segment in chosen if segment is not kept))
+
+
+def _foldable(segments: Sequence[Held]) -> list[Held]:
+    short = [
+        segment
+        for segment in segments
+        if not segment.pinned
+        and (segment.text.startswith("[compacted ") or segment.tokens <= SKIP_TOKENS)
+        and (segment.role == "assistant" or _names_result(segment))
+    ]
+    return short[: max(len(short) - FOLD_LEFT, 0)]
+
+
+def _folded(segment: Held) -> tuple[int, int]:
+    """How many results and turns a segment stands for, and how many tokens they had."""
+    if folded := _FOLDED.fullmatch(segment.text):
+        return int(folded["count"]), int(folded["tokens"])
+    marked = _MARKED.fullmatch(segment.text)
+    return 1, int(marked["tokens"]) if marked else segment.tokens
+
+
 def _replaceable(segment: Held) -> bool:
     return not segment.pinned and segment.tokens > SKIP_TOKENS and not segment.text.startswith("[compacted ")
 
 
 def _is_result(segment: Held) -> bool:
+    return _names_result(segment) and _replaceable(segment)
+
+
+def _names_result(segment: Held) -> bool:
     named = _RESULT.fullmatch(segment.label) or _JOB.fullmatch(segment.label)
-    return segment.role == "user" and named is not None and _replaceable(segment)
+    return segment.role == "user" and named is not None
 
 
 def _is_turn(segment: Held) -> bool:

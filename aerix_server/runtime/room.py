@@ -8,7 +8,7 @@ from aerix_server.profile.prompts import fill
 from aerix_server.protocol.events import Compaction, MessageEvent, ReplacedSegment
 from aerix_server.runtime import compact
 from aerix_server.runtime.agent_state import Agent
-from aerix_server.runtime.context import Draft
+from aerix_server.runtime.context import AgentContext, Draft
 
 WORTH_SHARE: Final = 50
 """With room for the turn, a compaction must free at least this share of the window."""
@@ -39,33 +39,48 @@ def _worth_compacting(agent: Agent) -> bool:
 
 
 async def compact_context(agent: Agent, unread: bool = False) -> bool:
-    """Replace old results and turns by markers until the target is met; False when there was nothing to replace.
+    """Replace old results and turns by markers until the target is met; False when there was nothing to replace, or
+    somebody objected at PreCompact.
 
     Results that the model has not read yet stay, unless `unread`.
     """
     context = agent.context
     before, target = context.tokens, int(context.window * agent.settings.context.target_ratio)
+    if not _batch(context, target, unread) and (context.tokens <= target or _fold(context, unread) is None):
+        return False
+    answer = await agent.fire("PreCompact", before=before, target=target)
+    if answer.block is not None:
+        agent.send(Compaction(agent=agent.name, before=before, after=before, target=target, replaced=[], blocked=True))
+        return False
     replaced: list[compact.Replacement] = []
     # Each pass replaces at least one segment for good, so this ends.
-    while batch := compact.plan(
-        context.segments if unread else compact.seen(context.segments), context.tokens - target
-    ):
+    while batch := _batch(context, target, unread):
         await context.replace({item.id: item.marker for item in batch})
         replaced += batch
-    if not replaced:
-        return False
-    agent.send(
-        Compaction(
-            agent=agent.name,
-            before=before,
-            after=context.tokens,
-            target=target,
-            replaced=[ReplacedSegment(id=item.id, marker=item.marker, tokens=item.tokens) for item in replaced],
-        )
-    )
-    await _tell(agent, before, len(replaced))
+    told = [ReplacedSegment(id=item.id, marker=item.marker, tokens=item.tokens) for item in replaced]
+    if context.tokens > target and (folded := _fold(context, unread)) is not None:
+        told += await _folded(context, folded)
+    agent.send(Compaction(agent=agent.name, before=before, after=context.tokens, target=target, replaced=told))
+    await _tell(agent, before, len(told))
     agent.show_usage()
+    await agent.fire("ContextCompact", before=before, after=context.tokens, target=target)
     return True
+
+
+async def _folded(context: AgentContext, fold: compact.Fold) -> list[ReplacedSegment]:
+    """Make many short segments one."""
+    await context.replace({fold.kept.id: fold.text})
+    await context.remove([item.id for item in fold.gone])
+    return [ReplacedSegment(id=item.id, marker=fold.text, tokens=item.tokens) for item in (fold.kept, *fold.gone)]
+
+
+def _fold(context: AgentContext, unread: bool) -> compact.Fold | None:
+    return compact.fold(context.segments if unread else compact.seen(context.segments))
+
+
+def _batch(context: AgentContext, target: int, unread: bool) -> tuple[compact.Replacement, ...]:
+    segments = context.segments if unread else compact.seen(context.segments)
+    return compact.plan(segments, context.tokens - target)
 
 
 async def _tell(agent: Agent, before: int, count: int) -> None:

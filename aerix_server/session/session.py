@@ -27,6 +27,7 @@ from aerix_server.session.snapshot import Taken
 from aerix_server.session.subscribers import Subscriber, Subscribers
 from aerix_server.session.summary import title_of
 from aerix_server.session.work import Bind, Place, Request, Run
+from aerix_server.tools.base import Leftover
 
 _log = logging.getLogger(__name__)
 CLOSE_S = 10.0
@@ -47,6 +48,7 @@ class LiveSession:
         bind: Bind,
         run: Run,
         overlay: Callable[[Path], str | None],
+        leave: Callable[[Leftover], None],
     ) -> None:
         self.id = files.id
         self.files = files
@@ -73,6 +75,7 @@ class LiveSession:
             run=run,
             gate=self._gate.ask,
             overlay=overlay,
+            leave=leave,
             start=self._session_start,
             notices=(*loaded.notices, *loaded.without_effect),
         )

@@ -18,6 +18,7 @@ from aerix_server.runtime.request import run_request
 from aerix_server.session.diff_query import find_diff
 from aerix_server.session.folders import SessionFiles, checkpoints_folder, find_session, new_id, sessions_folder
 from aerix_server.session.index import refresh_index
+from aerix_server.session.leftovers import Leftovers
 from aerix_server.session.lock import held, locked
 from aerix_server.session.log_reader import read_log
 from aerix_server.session.project import Project, project_of
@@ -47,6 +48,7 @@ class Sessions:
         self._run = run
         self._overlay = overlay
         self._live: dict[str, LiveSession] = {}
+        self._leftovers = Leftovers()
 
     async def new(self, params: m.SessionNewParams) -> LiveSession:
         """Raises BadParams (a cwd that is no folder, wrong settings) and AerixError unsupported."""
@@ -72,6 +74,7 @@ class Sessions:
             bind=self._bind,
             run=self._run,
             overlay=self._overlay,
+            leave=self._leftovers.keep,
         )
 
     async def list(self, params: m.SessionListParams) -> builtins.list[m.Session]:
@@ -133,6 +136,7 @@ class Sessions:
         async with asyncio.TaskGroup() as group:
             for session in self._live.values():
                 group.create_task(session.close(reason))
+        await self._leftovers.gone()
 
     def _read(self, session: str) -> tuple[SessionFiles, builtins.list[dict[str, Any]]]:
         live = self._live.get(session)

@@ -20,7 +20,9 @@ from aerix_server.session.journal import Journal
 from aerix_server.session.log import LogFailed
 from aerix_server.session.log_reader import read_log
 from aerix_server.session.rebuild import rebuild
+from aerix_server.session.shadow import Shadow, shadow_folder
 from aerix_server.session.snapshot import Taken
+from aerix_server.tools.base import Leftover
 
 Report = Callable[[ProgressEvent | Notice], None]
 Bind = Callable[[Settings, Report], Awaitable[BoundPool]]
@@ -30,6 +32,7 @@ Run = Callable[[RequestSpec, RequestPorts, RootState | None], Awaitable[RequestR
 @dataclass(frozen=True)
 class Place:
     """What all requests of a session share. `store` holds snapshots' objects; `gate` is asked where a plan is gated;
+    `leave` takes the processes that a cancelled request does not wait for;
     `start` makes the session's first event, and `notices` are told to the user with it."""
 
     cwd: Path
@@ -41,13 +44,15 @@ class Place:
     run: Run
     gate: Callable[[str, ProposedPlan], Awaitable[PlanDecision]]
     overlay: Callable[[Path], str | None]
+    leave: Callable[[Leftover], None]
     start: Callable[[BoundPool | None, Taken], SessionStart]
     notices: Sequence[str]
 
 
 @dataclass
 class Request:
-    """A request under way or ended. `done` has the outcome once every event is published; `refused` is told instead."""
+    """A request under way or ended. `done` has the outcome once every event is published; `refused` is told instead.
+    `touched` are files its agents say they wrote, `shadow` keeps those files as they were."""
 
     spec: RequestSpec
     prompt: str
@@ -57,6 +62,7 @@ class Request:
     refused: AerixError | None = None
     snapshot: Snapshot | None = None
     touched: dict[str, None] = field(default_factory=dict)
+    shadow: Shadow | None = None
 
 
 async def ports_for(request: Request, place: Place, bound: BoundPool, taken: Taken) -> RequestPorts:
@@ -74,6 +80,7 @@ async def ports_for(request: Request, place: Place, bound: BoundPool, taken: Tak
     async def gate(plan: ProposedPlan) -> PlanDecision:
         return await place.gate(request.spec.id, plan)
 
+    request.shadow = Shadow(shadow_folder(place.store, place.files.id, request.spec.id))
     return RequestPorts(
         pool=bound.pool,
         main=bound.main.member,
@@ -86,6 +93,8 @@ async def ports_for(request: Request, place: Place, bound: BoundPool, taken: Tak
         gate=gate if request.spec.gate_plan else None,
         overlay=place.overlay,
         instructions=instructions.text,
+        before_write=request.shadow.keep,
+        leave=place.leave,
     )
 
 
