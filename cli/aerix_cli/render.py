@@ -17,6 +17,7 @@ _PHASES: Final = {
     "load": "loading the model",
 }
 MEGABYTE: Final = 1_000_000
+ROOT: Final = "a1"
 
 
 def event_lines(event: dict[str, Any]) -> list[str]:
@@ -43,11 +44,19 @@ def waiting_line(event: dict[str, Any]) -> str | None:
     return f"{text} ({one_line(str(detail))})" if detail else text
 
 
-def call_line(call: dict[str, Any]) -> str:
-    """`[read c1] src/app.py`."""
+def call_line(call: dict[str, Any], agent: object = None) -> str:
+    """`[read c1] src/app.py`; with its agent's id before it where that is not the root."""
     given = call.get("input") or {}
     shown = next((given[name] for name in _TELLING if isinstance(given.get(name), str)), "")
-    return f"[{one_line(str(call.get('tool')))} {one_line(str(call.get('id')))}] {one_line(shown)}".rstrip()
+    return f"{_who(agent)}{_head(call.get('tool'), call.get('id'))} {one_line(shown)}".rstrip()
+
+
+def _head(tool: object, call: object) -> str:
+    return f"[{one_line(str(tool))} {one_line(str(call))}]"
+
+
+def _who(agent: object) -> str:
+    return "" if agent in (None, ROOT) else f"{one_line(str(agent))} "
 
 
 def end_line(event: dict[str, Any]) -> str:
@@ -83,22 +92,22 @@ def _route(event: dict[str, Any]) -> list[str]:
 
 
 def _message(event: dict[str, Any]) -> list[str]:
-    lines = []
+    lines, agent = [], event.get("agent")
     if event.get("role") == "assistant":
-        lines = [call_line(call) for call in event.get("calls") or []]
+        lines = [call_line(call, agent) for call in event.get("calls") or []]
         if event.get("error"):
-            lines.append(f"asked again: {one_line(str(event['error']))}")
+            lines.append(f"{_who(agent)}asked again: {one_line(str(event['error']))}")
     result = event.get("result")
     if result and result.get("error"):
         first = str(result.get("text", "")).split("\n", 1)[0]
-        lines.append(f"[{one_line(str(result.get('tool')))} {one_line(str(result.get('call')))}] {one_line(first)}")
+        lines.append(f"{_who(agent)}{_head(result.get('tool'), result.get('call'))} {one_line(first)}")
     return lines
 
 
 def _compaction(event: dict[str, Any]) -> list[str]:
     if event.get("blocked"):
         return []
-    return [f"context compacted: {event.get('before')} to {event.get('after')} tokens"]
+    return [f"{_who(event.get('agent'))}context compacted: {event.get('before')} to {event.get('after')} tokens"]
 
 
 def _plan(event: dict[str, Any]) -> list[str]:
@@ -121,6 +130,13 @@ def _spawn(event: dict[str, Any]) -> list[str]:
     return [one_line(f"{event.get('kind')} {event.get('agent')} started: {event.get('brief') or ''}").rstrip(": ")]
 
 
+def _agent_end(event: dict[str, Any]) -> list[str]:
+    if event.get("agent") == ROOT:
+        return []
+    reason = f": {event['reason']}" if event.get("reason") else ""
+    return [one_line(f"{event.get('agent')} ended: {event.get('outcome')}{reason}")]
+
+
 def _verify(event: dict[str, Any]) -> list[str]:
     return [one_line(f"verified {event.get('piece')}: {event.get('verdict')}: {event.get('reason')}")]
 
@@ -140,6 +156,7 @@ _LINES: Final = {
     "plan": _plan,
     "job": _job,
     "verify": _verify,
+    "agent.end": _agent_end,
     "request.end": lambda event: [end_line(event)],
     "notice": _notice,
 }

@@ -51,6 +51,27 @@ def call(**given: Any) -> dict[str, Any]:
              "diff": {"added": 2, "removed": 1, "files": 1}},
             ["final · 1.2 s · 5 tokens · +2 -1 in 1 file"],
         ),
+        ({**call(path="a"), "agent": "a1"}, ["[read c1] a"]),
+        ({**call(path="a"), "agent": "a1.c3"}, ["a1.c3 [read c1] a"]),
+        (
+            {"type": "message", "role": "tool", "agent": "a1.c3.v1",
+             "result": {"call": "c1", "tool": "read", "text": "error: no", "error": True}},
+            ["a1.c3.v1 [read c1] error: no"],
+        ),
+        ({"type": "agent.spawn", "agent": "a1", "kind": "root"}, []),
+        (
+            {"type": "agent.spawn", "agent": "a1.c3", "kind": "implementer", "brief": "Write a."},
+            ["implementer a1.c3 started: Write a."],
+        ),
+        ({"type": "agent.end", "agent": "a1", "outcome": "final"}, []),
+        (
+            {"type": "agent.end", "agent": "a1.c3", "outcome": "budget", "reason": "all 40 turns"},
+            ["a1.c3 ended: budget: all 40 turns"],
+        ),
+        (
+            {"type": "verify", "agent": "a1.c3.v1", "piece": "a1.c3", "verdict": "fail", "reason": "no"},
+            ["verified a1.c3: fail: no"],
+        ),
         ({"type": "segment", "text": "x"}, []),
         ({"type": "a kind of a later version"}, []),
     ],
