@@ -17,6 +17,14 @@ HARD_LIMIT_HITS: Final = 2
 """Times a context may have no room left before its agent is killed."""
 ROOM_FLOOR_TOKENS: Final = 64
 """The least room a cut turn needs."""
+KNOWN_PATHS: Final = 2000
+"""Files and directories that a turn's paths are held to; where there are more, paths are free."""
+KNOWN_PATHS_S: Final = 1.0
+"""What finding them may take before each turn."""
+UNIQUE_CHARS: Final = 200
+"""A part of a file that so many characters do not tell from another is no `old` of an edit."""
+UNIQUE_TOTAL_CHARS: Final = 16 * 1024
+"""Of the files whose edits are held to what stands in them once: as much compiles in about 0.07 s."""
 APPEND_TRIES: Final = 3
 STOP_CONTINUES: Final = 5
 ROUTING_TOKENS: Final = 8
@@ -51,6 +59,10 @@ READ_PAGE_BYTES: Final = 1024 * 1024
 """The most text of one read; it ends at a whole line and says where to go on."""
 EDIT_FILE_BYTES: Final = 64 * 1024 * 1024
 """The largest file that is edited, or compared when it is replaced."""
+TOLERANT_PLACES: Final = 1000
+"""Places that a tolerant search of edit counts before it stops; one is enough to act, two to refuse."""
+SYNTAX_FILE_BYTES: Final = 256 * 1024
+"""The largest file that is parsed after a change: a parser holds up every other thread, about 0.1 s for as much."""
 GREP_MATCHES: Final = 200
 GREP_LINE_CHARS: Final = 400
 GREP_FILE_BYTES: Final = 8 * 1024 * 1024
@@ -69,4 +81,12 @@ FRAME_GAP_S: Final = 600.0
 AUTOSTART_POLL_S: Final = 0.5
 GIT_TIMEOUT_S: Final = 30.0
 GIT_REMOTE_TIMEOUT_S: Final = 10.0
+GIT_REFUSALS: Final = 64
+"""Files git refuses to take (a filter fails) that are told apart before all that are left count as refused."""
+SHADOW_FILE_BYTES: Final = EDIT_FILE_BYTES
+"""The largest file that is kept as it was before a tool first changes it."""
+SHADOW_TOTAL_BYTES: Final = 512 * 1024 * 1024
+"""Of one request."""
+SHADOW_FILES: Final = 10_000
+"""Of one request."""
 CAS_RETRIES: Final = 3

@@ -6,6 +6,7 @@ shell has ended, while what the shell left running is watched further.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import selectors
@@ -193,4 +194,5 @@ def _start(text: str, cwd: Path, mark: str) -> subprocess.Popen[bytes]:
     except UnicodeEncodeError:
         raise ToolError("command holds half of a surrogate pair, which no command can") from None
     except OSError as error:
-        raise ToolError(f"the command could not be started: {error.strerror or error}") from error
+        smaller = "Put the long text into a file with write, and run that." if error.errno == errno.E2BIG else ""
+        raise ToolError(f"the command could not be started: {error.strerror or error}", smaller) from error

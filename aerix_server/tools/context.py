@@ -37,7 +37,8 @@ class Context(Tool[ContextInput]):
 
 def _ids(call: ContextInput) -> list[str]:
     if not call.ids:
-        raise ToolError(f"ids is missing: op {call.op} needs the ids of segments, as status lists them")
+        status = "Use op status to see the ids."
+        raise ToolError(f"ids is missing: op {call.op} needs the ids of segments, as status lists them", status)
     return list(dict.fromkeys(call.ids))
 
 

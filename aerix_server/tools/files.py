@@ -17,6 +17,7 @@ from aerix_server.tools.base import ToolError
 from aerix_server.tools.git import GitFailed, GitLate, GitMissing, git
 from aerix_server.tools.names import escape_name
 
+_NAME_SHOWN = 200
 SKIPPED_DIRECTORIES = frozenset({".git", "target", "node_modules"})
 
 Stop = Callable[[], bool]
@@ -66,6 +67,15 @@ def list_ignored(root: Path, stop: Stop) -> list[str]:
         return sorted(_git_names(root, ["--others", "--ignored", "--exclude-standard"], stop))
     except GitFailed:
         return []
+
+
+def ignored_entries(root: Path) -> list[str]:
+    """Files and directories (with `/`) under `root` that git ignores, none of what is inside such a directory."""
+    try:
+        raw = git(["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"], root)
+    except GitFailed:
+        return []
+    return sorted(os.fsdecode(name) for name in raw.split(b"\0") if name)
 
 
 def _git_names(root: Path, which: list[str], stop: Stop, parents: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -118,7 +128,10 @@ def _walked(root: Path, stop: Stop, note: str | None) -> FileSet:
         if entry is not None:
             entries.append(entry)
     if unread:
-        notes.append(f"{len(unread)} directories could not be read, {escape_name(unread[0] or '.')} first")
+        first = escape_name(unread[0] or ".")
+        first = first if len(first) <= _NAME_SHOWN else f"{first[:_NAME_SHOWN]}…"
+        count = "1 directory" if len(unread) == 1 else f"{len(unread)} directories"
+        notes.append(f"{count} could not be read, {first} first")
     return FileSet(root, tuple(sorted(entries, key=lambda entry: entry.name)), in_git=False, notes=tuple(notes))
 
 
@@ -143,6 +156,10 @@ def walk(root: Path, stop: Stop, unread: list[str]) -> Iterator[str]:
             elif entry.name not in SKIPPED_DIRECTORIES:
                 inner.append(f"{prefix}{entry.name}/")
         pending.extend(reversed(inner))
+
+
+def files_text(count: int) -> str:
+    return f"{count} file" if count == 1 else f"{count} files"
 
 
 def _check(stop: Stop) -> None:

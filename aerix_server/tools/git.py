@@ -94,6 +94,8 @@ def git(
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    # Git before 2.44 fetches what a partial clone lacks, by a command that the repository names.
+    quiet["GIT_ALLOW_PROTOCOL"] = "none"
     return {**kept, **quiet, **extra}
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from aerix_server.config.bounds import FILE_TOOL_S, GLOB_PATHS
 from aerix_server.tools.base import Name, Output, Tool, ToolContext, ToolError, ToolInput
-from aerix_server.tools.files import FileSet, list_files, list_ignored
-from aerix_server.tools.names import display, escape_name, no_such_path, resolve
+from aerix_server.tools.files import FileSet, files_text, list_files, list_ignored
+from aerix_server.tools.names import display, escape_name, look_at, resolve
 from aerix_server.tools.patterns import matcher, split_base
 
 
@@ -45,10 +46,8 @@ def _glob(call: GlobInput, ctx: ToolContext) -> Output:
 def directory(path: Name | None, ctx: ToolContext) -> Path:
     """The directory to look in; the working directory by default. Raises ToolError when it is none."""
     root = resolve(path, ctx) if path else ctx.cwd
-    if not root.exists():
-        raise no_such_path(root, ctx)
-    if not root.is_dir():
-        raise ToolError(f"{display(root, ctx.cwd)} is a file, not a directory")
+    if not stat.S_ISDIR(look_at(root, "list", ctx).st_mode):
+        raise ToolError(f"{display(root, ctx.cwd)} is a file, not a directory", "Give the directory that it lies in.")
     return root
 
 
@@ -78,5 +77,6 @@ def _nothing(asked: str, pattern: str, names: list[str], found: FileSet, ctx: To
         return f"no file matches {asked} itself; by its name alone:\n{_listed(deeper, found.root, found, ctx)}"
     ignored = len(_matching(list_ignored(found.root, ctx.cancelled.is_set), pattern)) if found.in_git else 0
     if ignored:
-        return f"no file to show: all {ignored} matches of {asked} are ignored by git{notes}"
-    return f"no file matches {asked} ({len(names)} files looked at){notes}"
+        all_are = "the 1 match" if ignored == 1 else f"all {ignored} matches"
+        return f"no file to show: {all_are} of {asked} {'is' if ignored == 1 else 'are'} ignored by git{notes}"
+    return f"no file matches {asked} ({files_text(len(names))} looked at){notes}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,14 +13,17 @@ from pathlib import Path, PurePosixPath
 
 from aerix_server.config.bounds import FILE_TOOL_S, GREP_FILE_BYTES, GREP_LINE_CHARS, GREP_MATCHES, GREP_SECONDS
 from aerix_server.tools.base import Count, Name, Output, Refusal, Tool, ToolContext, ToolInput
-from aerix_server.tools.files import FileEntry, list_files, list_ignored
+from aerix_server.tools.files import FileEntry, files_text, ignored_entries, list_files, list_ignored
 from aerix_server.tools.languages import language
-from aerix_server.tools.names import display, no_such_path, resolve, special_kind
+from aerix_server.tools.names import display, escape_name, look_at, resolve, special_kind
 from aerix_server.tools.patterns import matcher
-from aerix_server.tools.ripgrep import Bounds, Match, Search, check_pattern, search_files, search_text
+from aerix_server.tools.regex import check_pattern
+from aerix_server.tools.ripgrep import Bounds, Match, Search, search_files, search_text
 from aerix_server.tools.text import cut_window, detect_encoding
+from aerix_server.tools.wide import drop_broken
 
 _SNIFF_BYTES = 8192
+_IGNORED_NAMED = 3
 
 
 class GrepInput(ToolInput):
@@ -50,6 +55,8 @@ class Scope:
     names: tuple[str, ...]
     unsaved: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    in_git: bool = False
+    """`root` is a directory whose files git names, so that others there may be ignored."""
 
 
 def _grep(call: GrepInput, ctx: ToolContext) -> Output:
@@ -63,20 +70,18 @@ def _grep(call: GrepInput, ctx: ToolContext) -> Output:
             search_text(call.pattern, name, text, search, bounds)
     if not search.full and not search.late:
         search_files(call.pattern, scope.root, scope.names, search, bounds)
+    drop_broken(scope.root, set(scope.unsaved), search)
     return Output("\n".join(_report(call, search, scope, ctx)))
 
 
 def _scope(call: GrepInput, ctx: ToolContext) -> Scope:
     path = resolve(call.path, ctx) if call.path else ctx.cwd
-    if path.is_dir():
-        return _directory_scope(path, call.glob, ctx)
     unsaved = ctx.overlay(path)
     if unsaved is not None:
         return Scope(path.parent, (), {path.name: unsaved})
-    try:
-        seen = path.stat()
-    except OSError:
-        raise no_such_path(path, ctx) from None
+    seen = look_at(path, "search", ctx)
+    if stat.S_ISDIR(seen.st_mode):
+        return _directory_scope(path, call.glob, ctx)
     kind = special_kind(seen.st_mode)
     if kind:
         raise Refusal(f"{display(path, ctx.cwd)} is {kind}; only plain files are searched")
@@ -88,7 +93,8 @@ def _directory_scope(root: Path, glob: Name | None, ctx: ToolContext) -> Scope:
     entries = [entry for entry in found.files if not entry.link]
     notes = list(found.notes)
     if not found.files and found.in_git and (ignored := len(list_ignored(root, ctx.cancelled.is_set))):
-        notes.append(f"all {ignored} files there are ignored by git; name one as path to search it")
+        all_are = "the 1 file there is" if ignored == 1 else f"all {ignored} files there are"
+        notes.append(f"{all_are} ignored by git; name one as path to search it")
     if glob:
         matches = matcher(glob)
         by_name = "/" not in glob
@@ -97,7 +103,7 @@ def _directory_scope(root: Path, glob: Name | None, ctx: ToolContext) -> Scope:
         ]
         if found.files and not entries:
             notes.append(f"no file matches the glob {glob}")
-    return _split(root, entries, ctx, tuple(notes))
+    return dataclasses.replace(_split(root, entries, ctx, tuple(notes)), in_git=found.in_git and bool(found.files))
 
 
 def _split(root: Path, entries: Sequence[FileEntry], ctx: ToolContext, notes: tuple[str, ...]) -> Scope:
@@ -117,9 +123,9 @@ def _split(root: Path, entries: Sequence[FileEntry], ctx: ToolContext, notes: tu
             names.append(entry.name)
     skipped = []
     if large:
-        skipped.append(f"{_files(large)} over {GREP_FILE_BYTES // (1024 * 1024)} MiB skipped")
+        skipped.append(f"{files_text(large)} over {GREP_FILE_BYTES // (1024 * 1024)} MiB skipped")
     if binary:
-        skipped.append(f"{_files(binary)} skipped: binary")
+        skipped.append(f"{files_text(binary)} skipped: binary")
     return Scope(root, tuple(names), unsaved, (*notes, *skipped))
 
 
@@ -130,7 +136,8 @@ def _is_binary(root: Path, name: str) -> bool:
     except OSError:
         return False
     bom, encoding = detect_encoding(head)
-    return encoding == "utf-8" and b"\0" in head[len(bom) :]
+    body = head[len(bom) :]
+    return b"\0" in body if encoding == "utf-8" else "\0" in body.decode(encoding, "replace")
 
 
 def _report(call: GrepInput, search: Search, scope: Scope, ctx: ToolContext) -> list[str]:
@@ -140,14 +147,24 @@ def _report(call: GrepInput, search: Search, scope: Scope, ctx: ToolContext) -> 
     if search.full:
         lines.append(f"[{len(found)} shown, more exist]")
     elif not found:
-        lines.append(f"no match for {call.pattern} in {_files(total)}")
+        lines.append(f"no match for {call.pattern} in {files_text(total)}")
+        lines += _ignored(scope)
     if search.late:
         lines.append(f"[stopped after {GREP_SECONDS:.0f} s: about {search.searched} of {total} files were searched]")
     if search.binary:
-        lines.append(f"[{_files(len(search.binary))} with a match skipped: binary]")
+        lines.append(f"[{files_text(len(search.binary))} with a match skipped: binary]")
     if search.failed:
-        lines.append(f"[{_files(search.failed)} could not be read]")
+        lines.append(f"[{files_text(search.failed)} could not be read]")
     return lines + [f"[{note}]" for note in scope.notes]
+
+
+def _ignored(scope: Scope) -> list[str]:
+    """What was not searched, by name, where nothing was found."""
+    names = ignored_entries(scope.root) if scope.in_git else []
+    if not names:
+        return []
+    more = f" and {len(names) - _IGNORED_NAMED} more" if len(names) > _IGNORED_NAMED else ""
+    return [f"[not searched, being ignored by git: {', '.join(map(escape_name, names[:_IGNORED_NAMED]))}{more}]"]
 
 
 def _shown(match: Match, root: Path, ctx: ToolContext) -> str:
@@ -159,7 +176,3 @@ def _shown(match: Match, root: Path, ctx: ToolContext) -> str:
     if len(text) > GREP_LINE_CHARS:
         text = f"{cut_window(text, at, GREP_LINE_CHARS)} [cut: the line has {len(match.text)} bytes]"
     return f"{display(root / match.name, ctx.cwd)}:{match.line}:{text}"
-
-
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"

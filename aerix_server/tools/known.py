@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +29,38 @@ class Known:
         """True when the agent has seen the file, and not as it is now."""
         seen = ctx.views.seen.get(self.target.real)
         return seen is not None and self.data is not None and seen != digest(self.data)
+
+    def writer(self, ctx: ToolContext) -> str | None:
+        """The other agent of this request that left the file as it is now; None when nothing is known of it."""
+        last = ctx.shared.writer(self.target.real)
+        theirs = last is not None and last.agent != ctx.agent and last.digest == digest(self.data or b"")
+        return last.agent if last is not None and theirs else None
+
+    def note_write(self, data: bytes, ctx: ToolContext) -> None:
+        """The agent left the file with these bytes."""
+        ctx.shared.wrote(self.target.real, ctx.agent, digest(data))
+
+    def note_view(self, data: bytes, ctx: ToolContext) -> None:
+        """The agent knows that the file holds these bytes."""
+        ctx.views.seen[self.target.real] = digest(data)
+
+
+@contextlib.contextmanager
+def held(path: Path, ctx: ToolContext) -> Iterator[Known]:
+    """The file that `path` leads to, with every other agent kept out until the block is left.
+
+    Raises Refusal for what must not be written, ToolError for what cannot be.
+    """
+    real = Path(os.path.realpath(path))
+    with contextlib.ExitStack() as holding:
+        try:
+            holding.enter_context(ctx.shared.hold(real, ctx.cancelled.is_set))
+        except TimeoutError as error:
+            raise ToolError(str(error)) from None
+        known = look_up(path, ctx)
+        if known.target.real != real:
+            raise ToolError(f"{known.target.shown(ctx)} came to lead elsewhere meanwhile", "Do the same call again.")
+        yield known
 
 
 def look_up(path: Path, ctx: ToolContext) -> Known:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aerix_server.tools.base import ToolContext, ToolError
 
+_COMPARED_NAMES = 5000
 _SHORT = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _LONG = {escaped[1]: character for character, escaped in _SHORT.items()}
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
@@ -63,7 +64,7 @@ def resolve(text: str, ctx: ToolContext) -> Path:
     Raises ToolError for what can be no path.
     """
     if not text:
-        raise ToolError("path is empty")
+        raise ToolError("path is empty", "Give the path of a file or a directory; . is the working directory.")
     if "\0" in text:
         raise ToolError("path holds a NUL character, which no file name can")
     try:
@@ -89,20 +90,37 @@ def _absolute(text: str, cwd: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name
 
 
-def no_such_path(path: Path, ctx: ToolContext) -> ToolError:
-    """The error for a path that is not there, with the names beside it that come near."""
+def no_such_path(path: Path, ctx: ToolContext, otherwise: str = "") -> ToolError:
+    """The error for a path that is not there, with the names beside it that come near. `otherwise` is a further next
+    step."""
     shown = display(path, ctx.cwd)
     if path.is_relative_to(ctx.spool_dir):
-        return ToolError(f"spool entry gone: {shown}")
+        return ToolError(f"spool entry gone: {shown}", "Do the call again whose output it held.")
     if path.is_symlink():
         return ToolError(f"{shown} is a link to {escape_name(os.fspath(path.readlink()))}, which does not exist")
+    find = " ".join(filter(None, [f"Find it with glob and the pattern **/{escape_name(path.name)}.", otherwise]))
     try:
         beside = os.listdir(path.parent)  # noqa: PTH208 (names are all that is needed)
     except OSError:
-        return ToolError(f"no such path: {shown}")
-    near = difflib.get_close_matches(path.name, beside[:5000], n=3, cutoff=0.7)
-    hint = "; near it: " + ", ".join(display(path.parent / name, ctx.cwd) for name in near) if near else ""
-    return ToolError(f"no such path: {shown}{hint}")
+        return ToolError(f"no such path: {shown}", find)
+    near = [display(path.parent / name, ctx.cwd) for name in _close(path.name, beside)]
+    if near:
+        return ToolError(f"no such path: {shown}; near it: {', '.join(near)}", f"Use {near[0]} if you mean that.")
+    return ToolError(f"no such path: {shown}", find)
+
+
+def _close(name: str, others: list[str]) -> list[str]:
+    return difflib.get_close_matches(name, others[:_COMPARED_NAMES], n=3, cutoff=0.7)
+
+
+def look_at(path: Path, action: str, ctx: ToolContext) -> os.stat_result:
+    """What is there, links followed. Raises ToolError: no such path, or what the system says instead."""
+    try:
+        return os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        raise no_such_path(path, ctx) from None
+    except OSError as error:
+        raise os_sentence(action, path, ctx, error) from error
 
 
 def special_kind(mode: int) -> str | None:

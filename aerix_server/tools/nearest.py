@@ -6,6 +6,7 @@ import difflib
 import heapq
 import re
 
+from aerix_server.tools.base import ToolError
 from aerix_server.tools.text import speakable
 
 _NEAR_LINES = 3
@@ -14,24 +15,47 @@ _COMPARED_LINES = 20_000
 _SCORED_LINES = 100
 """So many lines, the likeliest by their letters, are compared in order too: that costs the square of their length."""
 _SHOWN_CHARS = 200
+_TELLING_CHARS = 8
 _NUMBERED = re.compile(r"\s*\d+\t")
 
 
-def not_found(text: str, old: str, shown: str) -> str:
-    """The sentence, and the lines. `text` and `old` have `\\n` endings."""
+def not_found(text: str, old: str, new: str, shown: str) -> ToolError:
+    """The error, with the lines. All texts have `\\n` endings."""
     head = f"old was not found in {shown}"
     wanted = old.split("\n")
     if all(_NUMBERED.match(line) for line in wanted if line.strip()) and old.strip():
-        return f"{head}: it begins with line numbers, which are not part of the file"
+        return ToolError(f"{head}: it begins with line numbers, which are not part of the file", _exact(shown, None))
     lines = text.split("\n")
     at = _same_but_spaces(lines, wanted)
     if at is not None:
         span = f"lines {at + 1}-{at + len(wanted)}" if len(wanted) > 1 else f"line {at + 1}"
-        return f"{head}; {span} differ in spaces only:\n{_numbered(lines, range(at, at + len(wanted)))}"
+        shown_lines = _numbered(lines, range(at, at + len(wanted)))
+        return ToolError(f"{head}; {span} differ in spaces only:\n{shown_lines}", _exact(shown, at))
+    done = _line_with(text, new)
+    if done is not None:
+        return ToolError(f"{head}, but new is there already, at line {done}", "Go on: this change seems to be made.")
     near = _nearest(lines, wanted)
-    if not near:
-        return f"{head}, and no line comes near it; read the file first"
-    return f"{head}; the nearest lines are:\n{_numbered(lines, near)}"
+    if near:
+        return ToolError(f"{head}; the nearest lines are:\n{_numbered(lines, near)}", _exact(shown, near[0]))
+    alone = _lone_returns(text) if len(wanted) > 1 else ""
+    return ToolError(f"{head}, and no line comes near it{alone}", f"Read {shown}, then edit with its exact text.")
+
+
+def _exact(shown: str, index: int | None) -> str:
+    """What to do next; `index` is of the line to look at first."""
+    start = f" from line {max(index - 2, 1)}" if index is not None and index > 2 else ""
+    return f"Read {shown}{start}, then edit with its exact text, without line numbers, as old."
+
+
+def _line_with(text: str, new: str) -> int | None:
+    """The line at which `new` stands in the text; None for a text too short to tell anything."""
+    at = text.find(new) if len(new.strip()) >= _TELLING_CHARS else -1
+    return None if at < 0 else text.count("\n", 0, at) + 1
+
+
+def _lone_returns(text: str) -> str:
+    count = text.count("\r")
+    return f"; the file has {count} carriage returns alone, which end no line here" if count else ""
 
 
 def _same_but_spaces(lines: list[str], wanted: list[str]) -> int | None:

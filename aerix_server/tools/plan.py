@@ -21,7 +21,7 @@ class Plan(Tool[PlanInput]):
         if call.op == "read":
             return Output(await ctx.plan.read() or "[the plan is empty]")
         if call.text is None or not call.text.strip():
-            raise ToolError("text is missing: op write needs the whole new plan")
+            raise ToolError("text is missing: op write needs the whole new plan", "Give the whole plan as text.")
         stands = await ctx.plan.write(call.text)
         if stands != call.text:
             return Output(f"the user edited the plan; it now reads:\n{stands}")

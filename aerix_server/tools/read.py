@@ -61,9 +61,11 @@ def _file_page(path: Path, call: ReadInput, ctx: ToolContext) -> str:
     except OSError as error:
         raise os_sentence("read", path, ctx, error) from error
     except NotText as error:
-        raise ToolError(f"{display(path, ctx.cwd)} is {error}; it is not shown") from None
+        look = "Use bash to look at it, as with file or od -c, if it matters."
+        raise ToolError(f"{display(path, ctx.cwd)} is {error}; it is not shown", look) from None
+    text = _render(page, display(path, ctx.cwd))
     ctx.views.seen[Path(os.path.realpath(path))] = page.digest
-    return _render(page, display(path, ctx.cwd))
+    return text
 
 
 def _unsaved_page(text: str, call: ReadInput, ctx: ToolContext) -> str:
@@ -84,7 +86,8 @@ def _render(page: Page, shown: str) -> str:
     if page.total == 0:
         return "[empty file]"
     if page.first > page.total:
-        raise ToolError(f"offset {page.first} is past the end: {shown} has {_count(page.total, 'line')}")
+        told = f"offset {page.first} is past the end: {shown} has {_count(page.total, 'line')}"
+        raise ToolError(told, f"Read it with an offset of at most {page.total}.")
     lines = [f"{number:6d}\t{line}" for number, line in enumerate(page.lines, page.first)]
     if page.bad_byte is not None:
         lines.append(f"[not valid UTF-8 at byte {page.bad_byte}: such bytes are shown as \ufffd]")
@@ -109,7 +112,8 @@ def _entries(path: Path, call: ReadInput, ctx: ToolContext) -> str:
     if call.offset > len(found):
         shown = display(path, ctx.cwd)
         counted = _count(len(found), "entry", "entries")
-        raise ToolError(f"offset {call.offset} is past the end: {shown} has {counted}")
+        told = f"offset {call.offset} is past the end: {shown} has {counted}"
+        raise ToolError(told, f"Read it with an offset of at most {len(found)}.")
     part = found[call.offset - 1 : call.offset - 1 + call.limit]
     last = call.offset + len(part) - 1
     place = [line.replace("[lines", "[entries") for line in _place(call.offset, last, len(found))]

@@ -89,6 +89,8 @@ def _sentence(tool: Tool[Any], detail: ErrorDetails) -> str:
             return f"{name} must be {limit}, not {_shown(detail['input'])}"
         case "string_too_long":
             return f"{name} must have at most {detail['ctx']['max_length']} characters, not {len(detail['input'])}"
+        case "string_unicode":
+            return f"{name} holds half of a surrogate pair, which is no character"
         case "literal_error" if isinstance(detail["input"], str):
             return f"{name} must be {wanted}, not {_shown(detail['input'])}"
         case _:

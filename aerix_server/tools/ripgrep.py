@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +17,10 @@ from pathlib import Path
 from typing import IO
 
 from aerix_server.tools.base import ToolError
+from aerix_server.tools.regex import find_ripgrep
 
 _ARGUMENT_BYTES = 128 * 1024
+_DASH = "./-"
 _BINARY = re.compile(rb"(.*): binary file matches \(found .*\)\Z", re.DOTALL)
 _MATCH = re.compile(rb"(\d+):(\d+):(.*)\Z", re.DOTALL)
 
@@ -46,34 +46,10 @@ class Search:
     full: bool = False
     late: bool = False
 
-
-def find_ripgrep() -> str:
-    """The path of `rg`: beside this interpreter, else on PATH. Raises ToolError when there is none."""
-    beside = Path(sys.executable).parent / "rg"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
-    if found is None:
-        raise ToolError("ripgrep (rg) was not found; install the package ripgrep, or use bash with grep -rn")
-    return found
-
-
-def check_pattern(pattern: str) -> None:
-    """Raises ToolError with ripgrep's own words when `pattern` is no regex of its kind."""
-    if not pattern or "\0" in pattern:
-        raise ToolError("pattern is empty" if not pattern else "pattern holds a NUL character")
-    try:
-        done = subprocess.run(
-            [find_ripgrep(), "--no-config", "-e", pattern, "-"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, UnicodeEncodeError) as error:
-        raise ToolError(f"the pattern cannot be given to ripgrep: {error}") from error
-    except subprocess.TimeoutExpired:
-        raise ToolError("ripgrep did not compile the pattern within 10 s") from None
-    if done.returncode > 1:
-        raise ToolError(done.stderr.decode("utf-8", "replace").removeprefix("rg: ").strip())
+    def drop_binary(self, name: str) -> None:
+        """The file is no text after all: what was found in it does not count."""
+        self.binary.add(name)
+        self.matches = [match for match in self.matches if match.name != name]
 
 
 @dataclass(frozen=True)
@@ -88,7 +64,9 @@ class Bounds:
 def search_files(pattern: str, root: Path, names: Sequence[str], search: Search, bounds: Bounds) -> None:
     """Search files under `root` in the given order, adding to `search`. Raises ToolError when stopped."""
     for batch in batches(names):
-        _run(pattern, ["--", *batch], root, None, search, bounds)
+        # Alone, a dash would be standard input.
+        files = [_DASH if name == "-" else name for name in batch]
+        _run(pattern, ["--", *files], root, None, search, bounds)
         if search.full or search.late:
             return
         search.searched += len(batch)
@@ -191,11 +169,15 @@ def _take(line: bytes, given: str | None, search: Search) -> None:
     if not nul:
         found = _BINARY.match(line)
         assert found is not None
-        name = given or os.fsdecode(found[1])
-        search.binary.add(name)
-        search.matches = [match for match in search.matches if match.name != name]
+        name = given or _name(found[1])
+        search.drop_binary(name)
         return
     found = _MATCH.match(rest)
     if found:
-        name = given or os.fsdecode(raw_name)
+        name = given or _name(raw_name)
         search.matches.append(Match(name, int(found[1]), int(found[2]), found[3].removesuffix(b"\r")))
+
+
+def _name(raw: bytes) -> str:
+    name = os.fsdecode(raw)
+    return "-" if name == _DASH else name

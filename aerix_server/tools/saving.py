@@ -49,7 +49,7 @@ def find_target(path: Path, ctx: ToolContext) -> Target:
     except OSError as error:
         raise os_sentence("write", path, ctx, error) from error
     if stat.S_ISDIR(seen.st_mode):
-        raise ToolError(f"{shown} is a directory")
+        raise ToolError(f"{shown} is a directory", "Give the path of a file in it; read lists what is there.")
     kind = special_kind(seen.st_mode)
     if kind:
         raise Refusal(f"{shown} is {kind}; only plain files are written")
@@ -58,6 +58,7 @@ def find_target(path: Path, ctx: ToolContext) -> Target:
 
 def save(target: Target, data: bytes, ctx: ToolContext) -> None:
     """Write `data` and read it back. Raises ToolError; the old file is then as it was, unless the error says else."""
+    ctx.before_write(target.real)
     try:
         _still_the_same(target, ctx)
         if target.seen is None:
@@ -66,7 +67,7 @@ def save(target: Target, data: bytes, ctx: ToolContext) -> None:
         elif not os.access(target.real, os.W_OK):
             raise ToolError(f"{target.shown(ctx)} is read-only (mode {stat.S_IMODE(target.seen.st_mode):04o})")
         elif target.seen.st_nlink > 1 or not _may_replace(target):
-            _overwrite(target.real, data)
+            _overwrite(target, data)
         else:
             _replace_or_overwrite(target, data)
         written = target.real.read_bytes()
@@ -82,7 +83,7 @@ def _still_the_same(target: Target, ctx: ToolContext) -> None:
     except FileNotFoundError:
         now = None
     if _identity(now) != _identity(target.seen):
-        raise ToolError(f"{target.shown(ctx)} changed while it was being written; read it again")
+        raise ToolError(f"{target.shown(ctx)} changed while it was being written", "Read it again, then repeat.")
 
 
 def _identity(seen: os.stat_result | None) -> tuple[int, ...]:
@@ -103,14 +104,18 @@ def _replace_or_overwrite(target: Target, data: bytes) -> None:
         # A file that is itself a mount point (as in a container) cannot change its inode.
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
-        _overwrite(target.real, data)
+        _overwrite(target, data)
 
 
-def _overwrite(path: Path, data: bytes) -> None:
-    with path.open("r+b") as file:
+def _overwrite(target: Target, data: bytes) -> None:
+    assert target.seen is not None
+    with target.real.open("r+b") as file:
         file.write(data)
         file.truncate()
         file.flush()
+        if os.fstat(file.fileno()).st_mode != target.seen.st_mode:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(file.fileno(), stat.S_IMODE(target.seen.st_mode))
         os.fsync(file.fileno())
 
 
@@ -120,9 +125,10 @@ def _replace(target: Target, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            # Last: for everyone but the superuser a write takes the set-user and set-group bits away.
             if target.seen is not None:
                 _keep_attributes(file.fileno(), target)
-            file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target.real)  # noqa: PTH105
     except BaseException:
@@ -141,9 +147,17 @@ def _keep_attributes(handle: int, target: Target) -> None:
             os.fchown(handle, seen.st_uid, seen.st_gid)
     os.fchmod(handle, stat.S_IMODE(seen.st_mode))
     if hasattr(os, "listxattr"):
+        _copy_extended(target.real, handle)
+
+
+def _copy_extended(source: Path, handle: int) -> None:
+    """Extended attributes, access lists among them; one that only the system may set keeps none of the others back."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listxattr(source)
+    for name in names:
         with contextlib.suppress(OSError):
-            for name in os.listxattr(target.real):
-                os.setxattr(handle, name, os.getxattr(target.real, name))
+            os.setxattr(handle, name, os.getxattr(source, name))
 
 
 def _sync_directory(directory: Path) -> None:

@@ -26,13 +26,14 @@ class Skill(Tool[SkillInput]):
             return Output(_load(ctx.skills, call.name, call.args or ""))
         if call.list:
             return Output(_known(ctx.skills))
-        raise ToolError("name is missing: give the name of a skill, or list true")
+        raise ToolError("name is missing: give the name of a skill, or list true", "Call skill with list true.")
 
 
 def _load(skills: Mapping[str, str], name: str, arguments: str) -> str:
     text = skills.get(name)
     if text is None:
-        raise ToolError(f"there is no skill {name!r}; {_known(skills)}")
+        instead = "Use one of these names." if skills else "Go on without a skill."
+        raise ToolError(f"there is no skill {name!r}; {_known(skills)}", instead)
     if _ARGUMENTS in text:
         return text.replace(_ARGUMENTS, arguments)
     return f"{text}\n\nArguments: {arguments}" if arguments else text

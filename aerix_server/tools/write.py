@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from aerix_server.config.bounds import FILE_TOOL_S
-from aerix_server.tools.base import Name, Output, Refusal, Tool, ToolContext, ToolInput
+from aerix_server.tools.base import Name, Output, Refusal, Tool, ToolContext, ToolError, ToolInput
 from aerix_server.tools.endings import with_endings
-from aerix_server.tools.known import Known, check_fits, check_text, look_up
-from aerix_server.tools.names import resolve
+from aerix_server.tools.known import Known, check_fits, check_text, held
+from aerix_server.tools.names import escape_name, resolve
 from aerix_server.tools.saving import save
-from aerix_server.tools.text import NotText, Text, count_lines, decode, digest, encode
+from aerix_server.tools.syntax import syntax_note
+from aerix_server.tools.text import NotText, Text, count_lines, decode, encode
 
 _REPLACEMENT = "\ufffd"
 
@@ -32,19 +33,51 @@ class Write(Tool[WriteInput]):
 
 def _write(call: WriteInput, ctx: ToolContext) -> Output:
     check_text(call.content, "content")
-    known = look_up(resolve(call.path, ctx), ctx)
+    if call.path.endswith("/"):
+        raise ToolError(
+            f"{escape_name(call.path)} names a directory", "Give the path of a file in it; folders are made."
+        )
+    with held(resolve(call.path, ctx), ctx) as known:
+        return _write_held(call.content, known, ctx)
+
+
+def _write_held(content: str, known: Known, ctx: ToolContext) -> Output:
     shown = known.target.shown(ctx)
     if known.changed(ctx):
-        raise Refusal(f"{shown} changed since you read it; read it again, then write")
-    data, note = _bytes_for(call.content, known, shown)
+        writer = known.writer(ctx)
+        by = f" (by {writer})" if writer else ""
+        raise Refusal(
+            f"{shown} changed since you read it{by}; read it again, then write",
+            f"Read {shown} again, then write it with both changes in it.",
+        )
+    data, note = _bytes_for(content, known, shown)
     if data == known.data:
-        ctx.views.seen[known.target.real] = digest(data)
+        known.note_view(data, ctx)
         return Output(f"{shown} holds this text already; nothing was written")
-    unseen = known.data is not None and not known.read_before(ctx)
+    if not known.read_before(ctx):
+        _refuse_unread(known, shown)
     save(known.target, data, ctx)
-    ctx.views.seen[known.target.real] = digest(data)
-    text = _told(shown, call.content, known, note, unseen)
+    known.note_write(data, ctx)
+    known.note_view(data, ctx)
+    text = _told(shown, content, known, note) + syntax_note(known.target.real.name, known.data, data)
     return Output(text, touched=(known.target.changed_name(ctx),))
+
+
+def _refuse_unread(known: Known, shown: str) -> None:
+    """Raises Refusal for a file with something in it: the agent would run over what it has never seen."""
+    if not known.data:
+        return
+    old = _text_of(known)
+    if old is None:
+        raise Refusal(
+            f"{shown} exists, is no text ({len(known.data)} bytes) and so cannot be read; it is not replaced unread",
+            "Write to another path, or move the file away with bash first.",
+        )
+    if lines := count_lines(old.text):
+        raise Refusal(
+            f"{shown} exists and has {_lines(lines)} that you have not read; read it first, or use edit",
+            f"Read {shown}, then change it with edit, or write all of it.",
+        )
 
 
 def _bytes_for(content: str, known: Known, shown: str) -> tuple[bytes, str]:
@@ -53,7 +86,7 @@ def _bytes_for(content: str, known: Known, shown: str) -> tuple[bytes, str]:
         return content.encode("utf-8"), ""
     old = _text_of(known)
     if old is None:
-        return content.encode("utf-8"), f"; it was binary, {len(known.data)} bytes"
+        return content.encode("utf-8"), ""
     if old.bad_byte is not None:
         if _REPLACEMENT in content:
             check_fits(content, old, shown)
@@ -70,16 +103,12 @@ def _text_of(known: Known) -> Text | None:
         return None
 
 
-def _told(shown: str, content: str, known: Known, note: str, unseen: bool) -> str:
+def _told(shown: str, content: str, known: Known, note: str) -> str:
     lines = _lines(count_lines(content))
     if known.data is None:
         return f"created {shown} ({lines})"
     old = _text_of(known)
-    if old is None:
-        return f"replaced {shown} ({lines}{note})"
-    was = count_lines(old.text)
-    blind = f"; the {_lines(was)} replaced had not been read" if unseen and was else ""
-    return f"replaced {shown} ({lines}, was {was}){note}{blind}"
+    return f"replaced {shown} ({lines}, was {count_lines(old.text) if old else 0}){note}"
 
 
 def _lines(count: int) -> str:

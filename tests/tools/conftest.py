@@ -126,7 +126,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     cwd.mkdir()
     made = make_bench(cwd, tmp_path / "spool")
     yield made
-    assert await made.jobs.kill_all() == []
+    assert await made.jobs.kill_all() == ([], [])
 
 
 @pytest.fixture

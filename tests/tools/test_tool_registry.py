@@ -20,6 +20,7 @@ FIELDS = {
     "repo_map": (set(), set()),
     "plan": ({"op", "text"}, {"op"}),
     "context": ({"op", "ids", "text"}, {"op"}),
+    "agent": ({"brief", "check"}, {"brief", "check"}),
     "skill": ({"name", "args", "list"}, set()),
     "web_fetch": ({"url"}, {"url"}),
     "web_search": ({"query"}, {"query"}),

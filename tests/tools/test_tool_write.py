@@ -8,6 +8,7 @@ import stat
 import pytest
 
 MARKED = b"\xef\xbb\xbfhello\r\n"
+UTF16 = "\ufeffone\n".encode("utf-16-le")
 
 
 async def test_a_new_file_with_its_directories(bench):
@@ -29,24 +30,46 @@ async def test_a_new_file_with_its_directories(bench):
         pytest.param(b"a\n", "b", b"b", "(1 line, was 1)", id="last newline as given"),
         pytest.param("\ufeffa\n".encode("utf-16-le"), "é\n", "\ufeffé\n".encode("utf-16-le"), "(1 line", id="UTF-16"),
         pytest.param(b"caf\xe9\n", "cafe\n", b"cafe\n", "was not valid UTF-8 at byte 3", id="latin-1"),
-        pytest.param(b"\x00\x01", "text\n", b"text\n", "it was binary, 2 bytes", id="binary"),
         pytest.param(b"", "x\n", b"x\n", "replaced f (1 line, was 0)", id="empty"),
     ],
 )
 async def test_a_replaced_file(bench, before, content, after, told):
     path = bench.put("f", before)
+    await bench.text("read", path="f")
     text = await bench.text("write", path="f", content=content)
     assert path.read_bytes() == after
     assert told in text
 
 
-async def test_an_unread_file_is_replaced_and_that_is_said(bench):
-    bench.put("f", "a\nb\n")
-    told = await bench.text("write", path="f", content="c\n")
-    assert told == "replaced f (1 line, was 2); the 2 lines replaced had not been read"
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        (b"a\nb\n", "f exists and has 2 lines that you have not read; read it first, or use edit"),
+        (b"a", "f exists and has 1 line that you have not read; read it first, or use edit"),
+        (b"\n", "f exists and has 1 line that you have not read; read it first, or use edit"),
+        (b"caf\xe9\n", "f exists and has 1 line that you have not read; read it first, or use edit"),
+        (UTF16, "f exists and has 1 line that you have not read; read it first, or use edit"),
+        (b"\x00\x01", "f exists, is no text (2 bytes) and so cannot be read; it is not replaced unread"),
+        (b"\xff\xfea", "f exists, is no text (3 bytes) and so cannot be read; it is not replaced unread"),
+    ],
+)
+async def test_an_unread_file_is_not_replaced(bench, before, told):
+    """E09: small models write over files that they never saw."""
+    path = bench.put("f", before)
+    stands = (path.read_bytes(), path.stat().st_mtime_ns)
+    assert await bench.refusal("write", path="f", content="c\n") == told
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == stands
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\xff\xfe"])
+async def test_an_unread_file_without_a_line_is_replaced(bench, before):
+    path = bench.put("f", before)
+    assert await bench.text("write", path="f", content="x\n") == "replaced f (1 line, was 0)"
+    assert path.read_bytes().startswith(before) and path.stat().st_size > len(before)
 
 
 async def test_a_file_that_changed_since_it_was_read_is_refused(bench):
+    """E09."""
     path = bench.put("f", "a\n")
     await bench.text("read", path="f")
     path.write_text("by another\n")
@@ -68,6 +91,7 @@ async def test_the_same_text_is_not_written(bench):
 
 
 async def test_replacement_characters_never_reach_a_file_of_other_bytes(bench):
+    """E04."""
     path = bench.put("f", b"caf\xe9\n")
     assert "not valid UTF-8 at byte 3" in await bench.error("write", path="f", content="caf\ufffd\n")
     assert path.read_bytes() == b"caf\xe9\n"
@@ -79,6 +103,8 @@ async def test_links(bench):
     (bench.cwd / "link").symlink_to("real")
     (bench.cwd / "dangling").symlink_to("made")
     (bench.cwd / "loop").symlink_to("loop")
+    assert "that you have not read" in await bench.refusal("write", path="link", content="new")
+    await bench.text("read", path="real")
     assert "link (a link to real)" in await bench.text("write", path="link", content="new")
     assert (bench.cwd / "real").read_text() == "new"
     assert await bench.text("write", path="dangling", content="x") == "created dangling (a link to made) (1 line)"
@@ -94,6 +120,7 @@ async def test_mode_and_extended_attributes_are_kept(bench):
         os.setxattr(path, "user.note", b"kept")
     except OSError:
         pytest.skip("no extended attributes here")
+    await bench.text("read", path="run.sh")
     await bench.text("write", path="run.sh", content="b")
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
     assert os.getxattr(path, "user.note") == b"kept"
@@ -123,6 +150,7 @@ async def test_what_is_no_plain_file(bench):
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
 async def test_read_only(bench):
     path = bench.put("d/f", "x")
+    await bench.text("read", path="d/f")
     path.parent.chmod(0o555)
     assert await bench.error("write", path="d/new", content="x") == "cannot write d/new: the directory d is read-only"
     assert "replaced d/f" in await bench.text("write", path="d/f", content="y")
