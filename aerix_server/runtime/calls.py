@@ -131,9 +131,8 @@ async def _run(agent: Agent, call: Call) -> Result:
 
 
 def _told(agent: Agent, error: ToolError | Refusal) -> str:
-    if isinstance(error, Refusal):
-        return f"refused: {error}"
-    return f"error: {error}"
+    text = f"{'refused' if isinstance(error, Refusal) else 'error'}: {error}"
+    return f"{text}\n[next] {error.next_step}" if error.next_step and agent.settings.assist.next_steps else text
 
 
 async def _attempt(agent: Agent, call: Call) -> Output:
