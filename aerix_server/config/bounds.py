@@ -19,6 +19,8 @@ ROOM_FLOOR_TOKENS: Final = 64
 """The least room a cut turn needs."""
 KNOWN_PATHS: Final = 2000
 """Files and directories that a turn's paths are held to; where there are more, paths are free."""
+NAMES_BESIDE: Final = 500
+"""In the directory above; where there are more, paths through it are free."""
 KNOWN_PATHS_S: Final = 1.0
 """What finding them may take before each turn."""
 UNIQUE_CHARS: Final = 200

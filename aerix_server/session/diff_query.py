@@ -14,6 +14,7 @@ from aerix_server.protocol.outcomes import AerixError
 from aerix_server.session.diff import diff_since
 from aerix_server.session.diff_store import load_diff
 from aerix_server.session.folders import SessionFiles
+from aerix_server.session.shadow import earliest, read_shadow, shadow_folder
 
 NOTHING_YET = "no request of this session has started yet"
 UNFINISHED = "this request has not come to its end: its start is compared with the files as they are now"
@@ -38,11 +39,13 @@ def find_diff(
     store = checkpoints / files.folder.name / "objects"
     if params.since == "session":
         touched = {path for request in starts for path in _touched(events, request, touched_so_far)}
-        return diff_since(cwd, store, _snapshot(next(iter(starts.values()))), sorted(touched))
+        kept = earliest([read_shadow(shadow_folder(store, files.id, request)) for request in starts])
+        return diff_since(cwd, store, _snapshot(next(iter(starts.values()))), sorted(touched), kept)
     request = params.request or list(starts)[-1]
-    if kept := load_diff(files.diff(request)):
-        return kept
-    diff = diff_since(cwd, store, _snapshot(starts[request]), _touched(events, request, touched_so_far))
+    if ended := load_diff(files.diff(request)):
+        return ended
+    kept = read_shadow(shadow_folder(store, files.id, request))
+    diff = diff_since(cwd, store, _snapshot(starts[request]), _touched(events, request, touched_so_far), kept)
     return diff.model_copy(update={"notice": "; ".join(filter(None, [UNFINISHED, diff.notice]))})
 
 

@@ -6,11 +6,14 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from aerix_server.protocol.messages import FileDiff, Hunk
+from aerix_server.tools.names import escape_name
+
+NAMES_SHOWN = 3
 
 Status = Literal["added", "modified", "deleted", "renamed", "mode"]
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -112,6 +115,13 @@ def _hunk_id(path: str, body: str, seen: dict[str, int]) -> str:
     base = hashlib.sha256(f"{path}\0{body}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
     seen[base] = seen.get(base, 0) + 1
     return base if seen[base] == 1 else f"{base}.{seen[base]}"
+
+
+def some_names(paths: Iterable[str]) -> str:
+    """A few of the paths, on one line of a notice."""
+    shown = [escape_name(path) for path in paths]
+    more = f" and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""
+    return ", ".join(shown[:NAMES_SHOWN]) + more
 
 
 def display(path: bytes) -> str:

@@ -182,7 +182,8 @@ async def _close(request: Request, place: Place, result: RequestResult, started:
 async def _diff(request: Request, place: Place, result: RequestResult) -> DiffResult:
     assert request.snapshot is not None
     touched = list(dict.fromkeys([*result.files_touched, *request.touched]))
-    diff = await asyncio.to_thread(diff_since, place.cwd, place.store, request.snapshot, touched)
+    kept = request.shadow.kept() if request.shadow else []
+    diff = await asyncio.to_thread(diff_since, place.cwd, place.store, request.snapshot, touched, kept)
     with contextlib.suppress(OSError):  # It can be made again, against the working tree of then.
         await asyncio.to_thread(save_diff, place.files.diff(request.spec.id), diff)
     return diff

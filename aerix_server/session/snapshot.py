@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aerix_server.protocol.events import GitInfo, Snapshot
-from aerix_server.session.worktree import Repository, find_repository, private_index, take_tree
+from aerix_server.session.repository import Repository, find_repository, private_index
+from aerix_server.session.worktree import take_tree
 from aerix_server.tools.git import GitFailed, git
 
-NO_REPOSITORY = "not a git repository: what a request changed is not known here"
+NO_REPOSITORY = "outside a git repository only files changed by edit and write are compared"
 
 
 @dataclass(frozen=True)
@@ -29,32 +30,26 @@ def take_snapshot(cwd: Path, store: Path) -> Taken:
             return Taken(Snapshot(kind="none", notice=NO_REPOSITORY), None, None)
         return _take(repository)
     except (GitFailed, OSError) as error:
-        return Taken(
-            Snapshot(kind="none", notice=f"no snapshot could be taken, so there is no diff: {error}"), None, None
-        )
+        notice = f"no snapshot could be taken, so only files changed by edit and write are compared: {error}"
+        return Taken(Snapshot(kind="none", notice=notice), None, None)
 
 
 def _take(repository: Repository) -> Taken:
     with private_index(repository) as index:
         tree = take_tree(repository, index)
-    head = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    head_tree = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD^{tree}") if head else None
-    branch = _ask(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    head = repository.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    head_tree = repository.ask("rev-parse", "--verify", "--quiet", "HEAD^{tree}") if head else None
+    branch = repository.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     notice = "; ".join(tree.notices) or None
-    empty = tree.id == empty_tree(repository)
+    nothing = empty_tree(repository)
     if head and head_tree == tree.id:
         snapshot = Snapshot(kind="commit", ref=head, notice=notice)
     else:
-        snapshot = Snapshot(kind="empty" if empty else "tree", ref=tree.id, notice=notice)
-    dirty = tree.id != head_tree if head else not empty
+        snapshot = Snapshot(kind="empty" if tree.id == nothing else "tree", ref=tree.id, notice=notice)
+    dirty = tree.with_absent != (head_tree or nothing)
     return Taken(snapshot, GitInfo(head=head, branch=branch, dirty=dirty), repository)
 
 
 def empty_tree(repository: Repository) -> str:
     """The id of the tree that holds nothing, in this repository's kind of ids."""
     return git(["hash-object", "-t", "tree", "--stdin"], repository.top).decode().strip()
-
-
-def _ask(repository: Repository, *arguments: str) -> str | None:
-    told = repository.run(arguments, accept=frozenset({0, 1, 128}))
-    return told.decode("utf-8", "replace").strip() or None

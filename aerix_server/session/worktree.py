@@ -7,115 +7,74 @@ a repository without commits, one in the middle of a merge, and files git does n
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aerix_server.session.folders import private_folder
-from aerix_server.tools.git import OUTPUT_BYTES, GitFailed, git
+from aerix_server.session.patch import some_names
+from aerix_server.session.refusals import take
+from aerix_server.session.repository import Index, Repository
+from aerix_server.tools.git import GitFailed
 
 UNTRACKED_FILE_BYTES = 8 * 1024 * 1024
 UNTRACKED_TOTAL_BYTES = 256 * 1024 * 1024
 UNTRACKED_FILES = 20_000
-_NO_WORK_TREE = ("not a git repository", "must be run in a work tree")
-
-
-@dataclass(frozen=True)
-class Repository:
-    """`top` is the working tree; `index` and `objects` are git's own, never written; `store` holds our objects."""
-
-    top: Path
-    index: Path
-    objects: Path
-    store: Path
-
-    def run(
-        self,
-        arguments: Sequence[str],
-        index: Path | None = None,
-        stdin: bytes = b"",
-        *,
-        accept: frozenset[int] = frozenset({0}),
-        output_bytes: int = OUTPUT_BYTES,
-    ) -> bytes:
-        """git in the working tree with our objects, and with a private index where one is given."""
-        extra = {
-            "GIT_OBJECT_DIRECTORY": str(self.store),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(self.objects)),
-        }
-        if index is not None:
-            extra["GIT_INDEX_FILE"] = str(index)
-        return git(arguments, self.top, extra=extra, stdin=stdin, accept=accept, output_bytes=output_bytes)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """`left_out` are paths of the working tree, as git names them, that were too large or too many to keep."""
+    """`id` is what is on disk; `with_absent` the same with those files that a sparse checkout leaves out.
+
+    `left_out` are paths, as git names them, that were too large or too many to keep, or that git would not take;
+    `nested` are folders, ended by a slash, that are repositories of their own and that git does not know.
+    """
 
     id: str
-    left_out: tuple[bytes, ...]
+    with_absent: str
+    left_out: frozenset[bytes]
+    nested: tuple[bytes, ...]
     notices: tuple[str, ...]
 
 
-def find_repository(cwd: Path, store: Path) -> Repository | None:
-    """The repository `cwd` lies in, or None. `store` is made. Raises GitFailed when git is missing or cannot say."""
-    try:
-        told = git(["rev-parse", "--show-toplevel", "--git-path", "index", "--git-path", "objects"], cwd)
-    except GitFailed as error:
-        if any(reason in str(error) for reason in _NO_WORK_TREE):
-            return None
-        raise
-    top, index, objects = told.removesuffix(b"\n").rsplit(b"\n", 2)
-    try:
-        private_folder(store)
-    except OSError as error:
-        raise GitFailed(f"the folder {store} cannot be made: {error.strerror}") from error
-    return Repository(Path(os.fsdecode(top)), _path(cwd, index), _path(cwd, objects), store)
-
-
-@contextmanager
-def private_index(repository: Repository) -> Iterator[Path]:
-    """A copy of the index to change at will. Its time is kept: git takes files newer than it for possibly changed."""
-    with tempfile.TemporaryDirectory(prefix="aerix-index-") as folder:
-        copy = Path(folder) / "index"
-        try:
-            shutil.copy2(repository.index, copy)
-        except FileNotFoundError:
-            pass  # Nothing was ever added.
-        except OSError as error:
-            raise GitFailed(f"the index {repository.index} cannot be read: {error.strerror}") from error
-        yield copy
-
-
-def take_tree(repository: Repository, index: Path, keep_of: str | None = None) -> Tree:
+def take_tree(repository: Repository, index: Index, keep_of: str | None = None) -> Tree:
     """Write the whole working tree, ignored files aside, into the private index and to a tree object.
 
     What is left out stands as it does in the tree `keep_of`, so that a comparison with that does not call it deleted.
+    Raises GitFailed.
     """
-    notices: list[str] = []
-    if repository.run(["ls-files", "--unmerged", "-z"], index):
+    notices = [index.notice] if index.notice else []
+    if index.tagged(b"Mm"):
         notices.append("a merge or rebase is in progress: unmerged files are compared as they are on disk")
-    unreadable = _add_known(repository, index)
-    chosen, left_out = _choose(repository, _untracked(repository, index))
-    if chosen:
-        _add_untracked(repository, index, chosen)
+    absent = _look_at_all(repository, index)
+    refused = _add_known(repository, index, absent)
+    untracked = _untracked(repository, index.path)
+    nested = tuple(path for path in untracked if path.endswith(b"/"))
+    chosen, too_much = _choose(repository, [path for path in untracked if not path.endswith(b"/")])
+    refused |= take(repository, index.path, chosen)
+    left_out = frozenset({*too_much, *refused})
     if left_out and keep_of:
-        _restore(repository, index, left_out, keep_of)
-    notices += _told("could not be read and count as unchanged", unreadable)
+        _restore(repository, index.path, left_out, keep_of)
+    notices += _told("that git could not read, taken as unchanged", refused)
     notices += _told(
         f"untracked and over {UNTRACKED_FILE_BYTES >> 20} MiB, or beyond {UNTRACKED_FILES} files or "
-        f"{UNTRACKED_TOTAL_BYTES >> 20} MiB in all, and are not compared",
-        left_out,
+        f"{UNTRACKED_TOTAL_BYTES >> 20} MiB in all, not compared",
+        dict.fromkeys(too_much, ""),
     )
-    return Tree(write_tree(repository, index), tuple(left_out), tuple(notices))
+    with_absent = write_tree(repository, index.path)
+    tree = without_paths(repository, index.path, absent) if absent else with_absent
+    return Tree(tree, with_absent, left_out, nested, tuple(notices))
 
 
 def write_tree(repository: Repository, index: Path) -> str:
-    return repository.run(["write-tree"], index).decode().strip()
+    """An object that the repository lacks (a partial clone, a broken one) is named all the same."""
+    return repository.run(["write-tree", "--missing-ok"], index).decode().strip()
+
+
+def without_paths(repository: Repository, index: Path, paths: Sequence[bytes]) -> str:
+    """Take the paths out of the private index; gives the tree of the rest."""
+    repository.run(["update-index", "--force-remove", "-z", "--stdin"], index, _lines(paths))
+    return write_tree(repository, index)
 
 
 def list_tree(repository: Repository, tree: str) -> list[bytes]:
@@ -124,30 +83,48 @@ def list_tree(repository: Repository, tree: str) -> list[bytes]:
     return [entry for entry in told.split(b"\0") if entry]
 
 
-def _restore(repository: Repository, index: Path, paths: Sequence[bytes], tree: str) -> None:
-    wanted = set(paths)
-    entries = [entry for entry in list_tree(repository, tree) if entry.partition(b"\t")[2] in wanted]
+def _look_at_all(repository: Repository, index: Index) -> list[bytes]:
+    """Let git look at files it was told not to look at; gives those that are not on disk."""
+    if assumed := [entry.path for entry in index.listed if entry.tag.islower()]:
+        repository.run(["update-index", "--no-assume-unchanged", "-z", "--stdin"], index.path, _lines(assumed))
+    skipped = index.tagged(b"Ss")
+    present = [name for name in skipped if os.path.lexists(on_disk(repository, name))]
+    if present:
+        repository.run(["update-index", "--no-skip-worktree", "-z", "--stdin"], index.path, _lines(present))
+    there = set(present)
+    return [name for name in skipped if name not in there]
+
+
+def _restore(repository: Repository, index: Path, paths: frozenset[bytes], tree: str) -> None:
+    entries = [entry for entry in list_tree(repository, tree) if entry.partition(b"\t")[2] in paths]
     if entries:
-        stdin = b"".join(entry + b"\0" for entry in entries)
-        repository.run(["update-index", "-z", "--index-info"], index, stdin)
+        repository.run(["update-index", "--replace", "-z", "--index-info"], index, _lines(entries))
 
 
-def _add_known(repository: Repository, index: Path) -> list[bytes]:
-    """Bring every file of the index up to date; gives those that cannot be read."""
+def _add_known(repository: Repository, index: Index, absent: Sequence[bytes]) -> dict[bytes, str]:
+    """Bring every file of the index up to date; gives those that git does not take, each with why."""
+    update = ["add", "--update", "--sparse"]
     try:
-        repository.run(["add", "--update"], index)
-        return []
+        repository.run(update, index.path)
+        return {}
     except GitFailed as error:
         if error.status is None:
             raise
-    repository.run(["add", "--update", "--ignore-errors"], index, accept=frozenset({0, 1}))
-    return [path for path in repository.run(["diff-files", "--name-only", "-z"], index).split(b"\0") if path]
+        why = str(error)
+    try:
+        repository.run([*update, "--ignore-errors"], index.path, accept=frozenset({0, 1}))
+        changed = repository.run(["diff-files", "--name-only", "--ignore-submodules=dirty", "-z"], index.path)
+        return {path: why for path in changed.split(b"\0") if path}
+    except GitFailed as error:
+        if error.status is None:
+            raise
+    # An unreadable file is passed over, a filter that fails ends git: then the rest is to be found file by file.
+    return take(repository, index.path, sorted(index.names() - set(absent)))
 
 
 def _untracked(repository: Repository, index: Path) -> list[bytes]:
     listed = repository.run(["ls-files", "--others", "--exclude-standard", "-z"], index)
-    # A name that ends with a slash is a repository of its own.
-    return [path for path in listed.split(b"\0") if path and not path.endswith(b"/")]
+    return [path for path in listed.split(b"\0") if path]
 
 
 def _choose(repository: Repository, paths: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
@@ -156,7 +133,7 @@ def _choose(repository: Repository, paths: Sequence[bytes]) -> tuple[list[bytes]
     left_out: list[bytes] = []
     total = 0
     for path in paths:
-        size = _size(os.path.join(os.fsencode(repository.top), path))  # noqa: PTH118 - names are bytes
+        size = _size(on_disk(repository, path))
         if size is None:
             continue
         if size > UNTRACKED_FILE_BYTES or total + size > UNTRACKED_TOTAL_BYTES or len(chosen) >= UNTRACKED_FILES:
@@ -165,6 +142,15 @@ def _choose(repository: Repository, paths: Sequence[bytes]) -> tuple[list[bytes]
             chosen.append(path)
             total += size
     return chosen, left_out
+
+
+def is_file(path: bytes) -> bool:
+    """A plain file or a link is there."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
 
 
 def _size(path: bytes) -> int | None:
@@ -177,31 +163,18 @@ def _size(path: bytes) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK) else None
 
 
-def _add_untracked(repository: Repository, index: Path, paths: Sequence[bytes]) -> None:
-    """A file may go while we look: then what is still there is added."""
-    arguments = ["update-index", "--add", "--replace", "-z", "--stdin"]
-    try:
-        repository.run(arguments, index, b"".join(path + b"\0" for path in paths))
-    except GitFailed as error:
-        still, _ = _choose(repository, paths)
-        if error.status is None or len(still) == len(paths):
-            raise
-        repository.run(arguments, index, b"".join(path + b"\0" for path in still))
+def on_disk(repository: Repository, path: bytes) -> bytes:
+    """Where a path of git's is."""
+    return os.path.join(os.fsencode(repository.top), path)  # noqa: PTH118 - names are bytes
 
 
-def _told(what: str, paths: Sequence[bytes]) -> list[str]:
+def _lines(entries: Sequence[bytes]) -> bytes:
+    return b"".join(entry + b"\0" for entry in entries)
+
+
+def _told(what: str, paths: dict[bytes, str]) -> list[str]:
     if not paths:
         return []
-    names = ", ".join(os.fsdecode(path).encode("utf-8", "backslashreplace").decode() for path in paths[:3])
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return [f"{len(paths)} files {what}: {names}{more}"]
-
-
-def _path(cwd: Path, told: bytes) -> Path:
-    return (cwd / os.fsdecode(told)).absolute()
-
-
-def _quoted(path: str) -> str:
-    """As an item of a list that colons separate."""
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"' if ":" in path or path.startswith('"') else path
+    files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+    why = next(iter(paths.values()))
+    return [f"{files} {what}: {some_names(os.fsdecode(path) for path in paths)}{f' ({why})' if why else ''}"]

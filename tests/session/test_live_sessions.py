@@ -583,7 +583,7 @@ async def test_outside_a_repository(sessions: Sessions, tmp_path: Path) -> None:
     outcome = await run(live, "write made.txt")
     assert outcome.outcome == "final"
     diff = await sessions.diff(m.DiffGetParams(session=live.id))
-    assert (diff.files, diff.untracked) == ([], [str(folder / "made.txt")]) and diff.notice
+    assert (diff.files, diff.untracked) == ([], ["made.txt"]) and diff.notice
     assert read_log(live.files.log).events[0].get("git") is None
     assert not [event for event in listener.events if isinstance(event, Notice)]
 

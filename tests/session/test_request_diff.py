@@ -410,7 +410,7 @@ def test_outside_a_repository(tmp_path: Path, prepare: Callable[[Path], None]) -
     assert (start.kind, start.ref) == ("none", None)
     made = repo.write("made", "x")
     diff = repo.diff(start, "made", "never made")
-    assert (diff.files, diff.untracked, diff.unified) == ([], [str(made)], "")
+    assert (diff.files, diff.untracked, diff.unified) == ([], [made.name], "")
     assert diff.notice and diff.notice.startswith((NO_REPOSITORY, "no snapshot could be taken"))
 
 
@@ -476,7 +476,7 @@ def test_large_untracked_files_are_left_out_and_said(repo: Repo, monkeypatch: py
     repo.write("big", b"y" * 2000)
     repo.write("grows", b"x\n" * 2000)
     diff = repo.diff(start, "big", "grows", "a.txt")
-    assert (diff.files, diff.untracked) == ([], ["big"])
+    assert (diff.files, diff.untracked) == ([], ["big", "grows"])
     assert diff.notice and "big, grows" in diff.notice
 
 
@@ -489,7 +489,7 @@ def test_too_many_untracked_files_are_left_out_and_said(repo: Repo, monkeypatch:
 
 
 def test_a_huge_diff_is_cut_and_said(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aerix_server.session.diff.UNIFIED_BYTES", 3000)
+    monkeypatch.setattr("aerix_server.session.compare.UNIFIED_BYTES", 3000)
     start = repo.snapshot()
     repo.write("a.txt", "small\n")
     repo.write("src/b.py", "x\n" * 5000)
