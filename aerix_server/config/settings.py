@@ -119,6 +119,23 @@ class Sampling(Section):
     """The seed of a session's first turn; each turn adds one."""
 
 
+class Assist(Section):
+    """Beyond the specification: help that small models need; each can be switched off."""
+
+    known_paths: bool = True
+    """A call of `read`, `edit`, `grep` or `glob` can only name a path that is there, or one outside the directory."""
+    unique_old: bool = True
+    """An `edit` of a file that was read can only name an `old` that stands in it exactly once."""
+    flag_doubts: bool = False
+    """Calls whose tool or path the model found unlikely are marked; decoding is slower, as drafts are off."""
+    doubt_below: float = Field(0.2, ge=0, le=1)
+    """What `flag_doubts` marks: a tool or a path with a token that the model gave less than this probability."""
+    change_course: bool = True
+    """A tool that is called again for what is known already is not offered until something new was done."""
+    next_steps: bool = True
+    """The result of a failed call says what to try next."""
+
+
 class Settings(Section):
     main: Main = Main()
     decision: Decision = Decision()
@@ -131,6 +148,7 @@ class Settings(Section):
     sandbox: Sandbox = Sandbox()
     routing: Routing = Routing()
     sampling: Sampling = Sampling()
+    assist: Assist = Assist()
 
     def fingerprint(self) -> str:
         """A short hash of every value, for the log."""

@@ -97,6 +97,7 @@ class CaldrixPool:
                     options.max_new_tokens,
                     constraint=_constraint(options.constraint),
                     sampling=Sampling(temperature=options.temperature, seed=options.seed),
+                    logprobs=0 if options.logprobs else None,
                     append=Append(id=options.append_id, pinned=options.append_pinned) if options.append_id else None,
                     frame_timeout=FRAME_GAP_S,
                 )

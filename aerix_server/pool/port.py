@@ -82,8 +82,23 @@ class Text:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """A token of an output and what the model, asked without any constraint, thought of it.
+
+    `text` has U+FFFD for a part of a character. `forced`: the constraint left no other.
+    """
+
+    text: str
+    logprob: float
+    forced: bool
+
+
+@dataclass(frozen=True)
 class Generated:
-    """The last item. `tokens` is the count of the appended segment, `version` the context's after it."""
+    """The last item. `tokens` is the count of the appended segment, `version` the context's after it.
+
+    `logprobs`: of each token of the text, where they were asked for.
+    """
 
     finish: Literal["stop", "length", "cancelled"]
     text: str
@@ -93,6 +108,7 @@ class Generated:
     scores: tuple[OptionScore, ...] = ()
     appended: CountedSegment | None = None
     version: int | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 GenerationItem = Waiting | Text | Generated
@@ -108,6 +124,7 @@ class GenerationOptions:
     seed: int = 0
     append_id: str | None = None
     append_pinned: bool = False
+    logprobs: bool = False
 
 
 @dataclass(frozen=True)

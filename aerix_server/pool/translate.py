@@ -11,6 +11,7 @@ from aerix_server.pool.port import (
     MemberState,
     NewSegment,
     Text,
+    TokenLogprob,
     Waiting,
 )
 from aerix_server.protocol.events import OptionScore, Timing, Usage
@@ -77,6 +78,7 @@ def _generated(done: m.Done) -> Generated:
         scores=tuple(OptionScore(**score.model_dump()) for score in choice.scores) if choice else (),
         appended=_counted(done.segment) if done.segment else None,
         version=done.context_version,
+        logprobs=tuple(TokenLogprob(token.text, token.logprob, token.forced) for token in done.logprobs or ()),
     )
 
 

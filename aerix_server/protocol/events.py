@@ -60,6 +60,15 @@ class Call(Value):
     input: dict[str, Any]
 
 
+class Doubt(Value):
+    """A tool's name or a path of a call that the model found unlikely: `probability` is its least likely token's."""
+
+    call: str
+    field: Literal["tool", "path"]
+    value: str
+    probability: float
+
+
 class ToolResult(Value):
     """What a call gave: `text` is what the model sees under its `[tool cN]` head."""
 
@@ -199,6 +208,7 @@ class MessageEvent(EventBase):
     raw: str | None = None
     thought: str | None = None
     calls: list[Call] | None = None
+    doubts: list[Doubt] | None = None
     final: Any = None
     result: ToolResult | None = None
     text: str | None = None

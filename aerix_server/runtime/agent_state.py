@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,7 @@ from aerix_server.tools.base import Leftover, Tool, ToolContext
 from aerix_server.tools.jobs import Jobs
 
 ROOT_KIND: Final = "root"
+THOUGHTS_KEPT: Final = 4
 
 
 @dataclass
@@ -29,7 +31,8 @@ class Agent:
 
     `kind` is root, implementer, verifier or a definition's name. `tools` are those it may call, by name; `constraint`
     is its turns', None where the member knows no Json constraint; `final_schema` is that of its final where that is
-    a value, not a text. `continues` counts how often it was told to go on after a final.
+    a value, not a text. `continues` counts how often it was told to go on after a final. `withheld` are tools that it
+    may not call until it has done something new, so that it takes another course; `thoughts` are of the latest turns.
     """
 
     name: str
@@ -52,12 +55,28 @@ class Agent:
     leave: Callable[[Leftover], None]
     final_schema: dict[str, Any] | None = None
     continues: int = 0
+    withheld: set[str] = field(default_factory=set)
+    thoughts: deque[str] = field(default_factory=lambda: deque(maxlen=THOUGHTS_KEPT))
     hard_limit: HardLimit = field(default_factory=HardLimit)
     repeats: Repeats = field(default_factory=Repeats)
     looks: Looks = field(default_factory=Looks)
     usage: Usage = field(default_factory=Usage)
     files: dict[str, None] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+
+    @property
+    def offered(self) -> Mapping[str, Tool[Any]]:
+        """The tools that the next turn may call; all, where none would be left."""
+        left = {name: tool for name, tool in self.tools.items() if name not in self.withheld | self._answered}
+        return left or self.tools
+
+    @property
+    def _answered(self) -> set[str]:
+        """Tools without any input whose one answer stands in the context."""
+        if not self.settings.assist.change_course:
+            return set()
+        asked = [name for name, tool in self.tools.items() if tool.only_looks and not tool.schema().get("properties")]
+        return {name for name in asked if self.looks.stands(name, self.context.segments)}
 
     @property
     def structured(self) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
 
 from aerix_server.config.bounds import TURN_RETRIES
-from aerix_server.pool.port import Generated, GenerationOptions, Text, Waiting
+from aerix_server.pool.port import Generated, GenerationOptions, PoolFailed, Text, Waiting
 from aerix_server.protocol.events import MessageEvent, TurnDelta
 from aerix_server.runtime import turn as turns
 from aerix_server.runtime.agent_state import Agent
+from aerix_server.runtime.constraint import constraint_for, give_up_help, plain_constraint
+from aerix_server.runtime.doubts import find_doubts
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.room import make_room
 from aerix_server.runtime.turn import Turn, TurnError
@@ -22,7 +26,9 @@ async def ask(agent: Agent, limit: int) -> Turn:
         generated = await _generate(agent, limit)
         parsed = turns.parse_turn(generated.text, agent.numbers.calls, text_final=not agent.structured)
         if isinstance(parsed, Turn):
+            parsed = _doubted(agent, generated, parsed)
             await _accept(agent, generated, parsed)
+            agent.thoughts.append(parsed.thought)
             return parsed
         error = await _refuse(agent, generated, parsed, limit)
         if attempt < TURN_RETRIES:
@@ -34,13 +40,25 @@ async def ask(agent: Agent, limit: int) -> Turn:
 
 
 async def _generate(agent: Agent, limit: int) -> Generated:
+    constraint = await constraint_for(agent)
+    try:
+        return await _generate_under(agent, limit, constraint)
+    except PoolFailed as error:
+        if error.code != "constraint_invalid" or constraint is None or constraint["kind"] == "Json":
+            raise
+        give_up_help(agent, error.message)
+    return await _generate_under(agent, limit, plain_constraint(agent))
+
+
+async def _generate_under(agent: Agent, limit: int, constraint: dict[str, Any] | None) -> Generated:
     turn, sampling = agent.numbers.turns, agent.settings.sampling
     options = GenerationOptions(
         limit,
-        constraint=agent.constraint,
+        constraint=constraint,
         temperature=sampling.temperature,
         seed=_seed(agent),
         append_id=agent.context.next_id(),
+        logprobs=agent.settings.assist.flag_doubts,
     )
     generated = None
     async with aclosing(agent.context.generate(options)) as items:
@@ -60,10 +78,16 @@ async def _generate(agent: Agent, limit: int) -> Generated:
     return generated
 
 
+def _doubted(agent: Agent, generated: Generated, turn: Turn) -> Turn:
+    doubts = find_doubts(generated.text, generated.logprobs, turn.calls, agent.settings.assist.doubt_below)
+    return replace(turn, doubts=doubts)
+
+
 async def _accept(agent: Agent, generated: Generated, turn: Turn) -> None:
     agent.numbers.calls += len(turn.calls)
     message = _message(agent, generated).model_copy(
         update={"thought": turn.thought, "calls": list(turn.calls) or None, "final": turn.final}
+        | {"doubts": list(turn.doubts) or None}
     )
     await agent.context.keep(generated, f"turn {agent.numbers.turns}", lambda: agent.send(message))
     agent.show_usage(generated.usage)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
 
-from aerix_server.config.bounds import CALLS_KEPT, HARD_LIMIT_HITS, REPEAT_NOTICE, REPEAT_STOP, ROOM_FLOOR_TOKENS
+from aerix_server.config.bounds import HARD_LIMIT_HITS, REPEAT_NOTICE, REPEAT_STOP, ROOM_FLOOR_TOKENS
 from aerix_server.runtime.ports import Ended
-
-_KEPT: Final = CALLS_KEPT * REPEAT_STOP
 
 
 @dataclass
@@ -51,25 +49,22 @@ class HardLimit:
 
 @dataclass
 class Repeats:
-    """Calls that repeat, alone or as a cycle of up to eight, by tool and canonical input; outputs do not count."""
+    """Calls that bring nothing new, by tool and canonical input; outputs do not count.
 
-    _made: list[str] = field(default_factory=list)
+    A call that was never made before is progress, and what was made until then may be made again: the tests after each
+    new edit. So a call that alternates with others, or goes round with them in any order, is found as well.
+    """
+
+    _known: set[str] = field(default_factory=set)
+    _since: Counter[str] = field(default_factory=Counter)
 
     def add(self, fingerprint: str) -> int:
-        """How many times in a row this call, or a cycle that ends in it, has now been made."""
-        self._made.append(fingerprint)
-        del self._made[:-_KEPT]
-        return max(self._rounds(period) for period in range(1, CALLS_KEPT + 1))
-
-    def _rounds(self, period: int) -> int:
-        """How often the last `period` calls stand one after the other at the end."""
-        cycle = self._made[-period:]
-        rounds = 0
-        end = len(self._made)
-        while end >= period and self._made[end - period : end] == cycle:
-            rounds += 1
-            end -= period
-        return rounds
+        """How many times this call has now been made since the last one that was new, that one included."""
+        if fingerprint not in self._known:
+            self._known.add(fingerprint)
+            self._since.clear()
+        self._since[fingerprint] += 1
+        return self._since[fingerprint]
 
 
 def repeat_note(tool: str, times: int) -> str | None:

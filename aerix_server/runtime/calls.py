@@ -68,11 +68,17 @@ async def _deliver(agent: Agent, call: Call, result: Result, made: set[str]) -> 
     # Asking how a job gets on is no loop, and within one turn the model has not yet seen what it asks for again.
     counted = key not in made and not agent.jobs.running()
     made.add(key)
+    seen = None
     if _only_looks(agent, call) and not result.failed:
         seen = agent.looks.again(call, key, result.output.text, agent.context.segments)
         result = result if seen is None else Result(Output(seen), False, result.ms)
     await deliver_call(agent, call, result)
-    note = repeat_note(call.tool, agent.repeats.add(key) if counted else 0)
+    times = agent.repeats.add(key) if counted else 0
+    if times == 1:
+        agent.withheld.clear()
+    if (times > 1 or seen is not None) and agent.settings.assist.change_course:
+        agent.withheld.add(call.tool)
+    note = repeat_note(call.tool, times)
     if note is not None:
         await agent.tell(note)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aerix_server.config.bounds import CALLS_KEPT, THOUGHT_CHARS
-from aerix_server.protocol.events import Call
+from aerix_server.protocol.events import Call, Doubt
 from aerix_server.runtime import strict_json
 
 Schema = Mapping[str, Any]
@@ -27,12 +27,16 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
 
 @dataclass(frozen=True)
 class Turn:
-    """Either `calls` (1 to 8 of them) or, when there are none, `final`. `dropped` calls came after the eighth."""
+    """Either `calls` (1 to 8 of them) or, when there are none, `final`. `dropped` calls came after the eighth.
+
+    `doubts` are of its calls, by the calls' ids.
+    """
 
     thought: str
     calls: tuple[Call, ...] = ()
     final: Any = None
     dropped: int = 0
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ class Speaker:
 def token_logprob(row: Row, token: int, top: int, vocabulary: Vocabulary, *, forced: bool) -> TokenLogprob:
     """One line of a Done's `logprobs`, with the `top` likeliest tokens."""
     logs = log_softmax(row)
-    best = np.argsort(-logs, kind="stable")[:top].tolist()
+    # A sort of the vocabulary costs more than a small model's token.
+    best = np.argsort(-logs, kind="stable")[:top].tolist() if top else []
     return TokenLogprob(
         token=token,
         text=_text(vocabulary, token),

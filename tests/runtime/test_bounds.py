@@ -48,7 +48,9 @@ def test_too_little_room_kills_at_once(room: int) -> None:
         ("aab", 1),
         ("baaa", 3),
         ("abcdefgh" * 3, 3),
-        ("abcdefghi" * 5, 1),
+        ("abcdefghi" * 5, 5),
+        ("rareraearae", 3),  # in any order, as long as nothing new is done
+        ("tatbtctdt", 1),  # the tests after each new edit
     ],
 )
 def test_repeats_count_calls_and_cycles(made: str, times: int) -> None:

@@ -1,0 +1,88 @@
+"""What a model that goes round in circles is offered: something else, until it has done something new."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.runtime.loop_kit import Kit, call, final, turn
+from tests.runtime.scripted_pool import ALL_CONSTRAINTS
+
+Make = Callable[..., Kit]
+KINDS = [ALL_CONSTRAINTS, ALL_CONSTRAINTS - {"Lark"}]
+
+
+def offered(constraint: Mapping[str, Any]) -> set[str]:
+    """The tools that a turn's constraint lets it call."""
+    if constraint["kind"] == "Lark":
+        return set(re.findall(r'\\"tool\\": \\"(\w+)\\"', constraint["grammar"]))
+    calls = constraint["schema"]["oneOf"][0]["properties"]["calls"]["items"]["oneOf"]
+    return {one["properties"]["tool"]["const"] for one in calls}
+
+
+def all_offered(run: Kit) -> list[set[str]]:
+    return [offered(options.constraint) for options in run.pool.asked if options.constraint]
+
+
+@pytest.mark.parametrize("constraints", KINDS, ids=["lark", "json"])
+async def test_a_repeated_tool_is_withheld_until_something_new_is_done(kit: Make, constraints: frozenset[str]) -> None:
+    read, bash = call("read", path="f.txt"), call("bash", command="true")
+    script = [turn(read), turn(read), turn(bash), turn(read), turn(call("grep", pattern="x")), final()]
+    run = kit(*script, constraints=constraints)
+    (run.cwd / "f.txt").write_text("x\n")
+    assert (await run.run()).outcome == "final"
+    withheld = ["read" not in tools for tools in all_offered(run)]
+    assert withheld == [False, False, True, False, True, False]
+    assert all("bash" in tools for tools in all_offered(run))
+
+
+@pytest.mark.parametrize("constraints", KINDS, ids=["lark", "json"])
+async def test_a_tool_without_input_is_not_offered_while_its_answer_stands(
+    kit: Make, constraints: frozenset[str]
+) -> None:
+    run = kit(turn(call("repo_map")), turn(call("bash", command="true")), final(), constraints=constraints)
+    (run.cwd / "f.txt").write_text("x\n")
+    await run.run()
+    assert ["repo_map" in tools for tools in all_offered(run)] == [True, False, False]
+
+
+async def test_it_is_offered_again_once_its_answer_was_compacted(kit: Make) -> None:
+    noise = [turn(call("bash", command=f"seq {number}000 {number}250")) for number in range(1, 9)]
+    run = kit(turn(call("repo_map")), *noise, final(), window=4096)
+    for number in range(40):
+        (run.cwd / f"a_file_with_a_long_name_{number}.txt").write_text("x\n")
+    await run.run()
+    there = ["repo_map" in tools for tools in all_offered(run)]
+    assert there[:2] == [True, False] and there[-1]
+
+
+async def test_the_next_thought_begins_otherwise(kit: Make) -> None:
+    read = call("read", path="f.txt")
+    same = "I need to read the file."
+    run = kit(turn(read, thought=same), turn(read, thought=same), final())
+    (run.cwd / "f.txt").write_text("x\n")
+    await run.run()
+    thoughts = [
+        re.findall(r'THOUGHT: /"\[(.*?)\]\(', options.constraint["grammar"])
+        for options in run.pool.asked
+        if options.constraint
+    ]
+    assert thoughts[:2] == [[], []] and thoughts[2][0].endswith("Ii")
+
+
+async def test_it_can_be_switched_off(kit: Make) -> None:
+    read = call("read", path="f.txt")
+    run = kit(turn(call("repo_map")), turn(read), turn(read), final(), settings={"assist": {"change_course": False}})
+    (run.cwd / "f.txt").write_text("x\n")
+    await run.run()
+    assert all(tools >= {"read", "repo_map"} for tools in all_offered(run))
+
+
+async def test_a_member_without_constraints_is_told_and_stopped_only(kit: Make) -> None:
+    looks = turn(call("grep", pattern="x"))
+    run = kit(*[looks] * 5, constraints=ALL_CONSTRAINTS - {"Json", "Lark"})
+    result = await run.run()
+    assert result.outcome == "killed" and "repeated call" in str(result.reason)
