@@ -178,10 +178,6 @@ WAITING = (
     "permissions.",
     "sandbox.",
     "context.skills_chars",
-    "context.tool_caps.agent",
-    "delegation.parallel",
-    "delegation.depth",
-    "delegation.retries",
 )
 
 SettingsTree = dict[str, Any]
