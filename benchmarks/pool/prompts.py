@@ -45,13 +45,13 @@ REAL_TURN: Final = json.dumps(
 
 
 def turn_constraint() -> Json:
-    """The schema of an agent's turn over all its tools, as aerix-server sends it."""
+    """The schema of an agent's turn over all its tools, as aerix-server sends it without the help of `assist`."""
     return Json(kind="Json", schema_=turn_schema({name: tool.schema() for name, tool in registry().items()}))
 
 
 def agent(request: str, instructions: str = "", mark: str = "") -> list[tuple[Role, str]]:
     """An agent's context: system segments with all tools, then the request. `mark` makes its start unlike others."""
-    drafts = opening(embedded_prompts(), list(registry().values()), Path("/project"), 8192, instructions)
+    drafts = opening(embedded_prompts(), list(registry().values()), Path("/project"), instructions, brief=False)
     parts: list[tuple[Role, str]] = [(draft.role, draft.text) for draft in drafts]
     if mark:
         role, text = parts[0]

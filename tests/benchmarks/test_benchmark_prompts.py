@@ -14,7 +14,6 @@ from benchmarks.pool import prompts
 
 def test_the_schema_is_of_every_tool() -> None:
     text = json.dumps(prompts.turn_constraint().schema_)
-    assert len(registry()) == 12
     assert all(f'"const": "{name}"' in text for name in registry())
 
 

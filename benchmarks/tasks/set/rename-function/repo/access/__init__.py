@@ -1,0 +1,1 @@
+"""Reads the access logs of a web server."""

@@ -1,0 +1,1 @@
+"""Keeps a copy of a folder of a web server."""
