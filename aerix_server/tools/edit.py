@@ -100,4 +100,5 @@ def _encode(text: str, file: Text, shown: str) -> bytes:
 def _told(shown: str, replaced: Replaced) -> str:
     count = f"{len(replaced.lines)} replacement" + ("s" if len(replaced.lines) > 1 else "")
     matched = f", matched by {replaced.told}" if replaced.told else ""
-    return f"edited {shown}: {count} at {at_lines(replaced.lines)}{matched}"
+    inside = f"; inside longer words at {at_lines(replaced.inside)}, is that meant?" if replaced.inside else ""
+    return f"edited {shown}: {count} at {at_lines(replaced.lines)}{matched}{inside}"

@@ -15,11 +15,12 @@ _LINES_NAMED = 20
 @dataclass(frozen=True)
 class Replaced:
     """The whole new text, and the lines of the old one where the matches began. `told` says how a match that is not
-    exact was found; empty for exact ones."""
+    exact was found; empty for exact ones. `inside`: the lines of matches inside longer words, where others are not."""
 
     text: str
     lines: tuple[int, ...]
     told: str = ""
+    inside: tuple[int, ...] = ()
 
 
 def replace(text: str, old: str, new: str, replace_all: bool, shown: str) -> Replaced:
@@ -42,7 +43,35 @@ def replace(text: str, old: str, new: str, replace_all: bool, shown: str) -> Rep
             f"old was found {len(starts)} times in {shown} ({at_lines(lines)})",
             "Give a longer old that holds the lines around the one you mean, or set replace_all to change them all.",
         )
-    return Replaced(_spliced(text, view, starts, len(wanted), new), lines)
+    if not replace_all and _stands_already(view.text, starts[0], wanted, new.replace("\r\n", "\n")):
+        raise ToolError(
+            f"new stands in {shown} already, at {at_lines(lines)}; done again, the edit would repeat it",
+            "This change is made: go on with what is next.",
+        )
+    parts = _line_numbers(view.text, [start for start in starts if _in_longer_word(view.text, start, len(wanted))])
+    inside = tuple(parts) if len(parts) < len(starts) else ()
+    return Replaced(_spliced(text, view, starts, len(wanted), new), lines, inside=inside)
+
+
+def _in_longer_word(text: str, start: int, length: int) -> bool:
+    """Whether what is replaced is a part of a longer name or number, such as `parse` in `parse_all`."""
+    end = start + length
+    before = start > 0 and _is_word(text[start - 1]) and _is_word(text[start])
+    return before or (end < len(text) and _is_word(text[end]) and _is_word(text[end - 1]))
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _stands_already(text: str, start: int, old: str, new: str) -> bool:
+    """Whether `old` at `start` is the part of a `new` that is there: what an edit that adds to `old` leaves."""
+    at = new.find(old) if new != old else -1
+    while at >= 0:
+        if start >= at and text.startswith(new, start - at):
+            return True
+        at = new.find(old, at + 1)
+    return False
 
 
 def _replace_near(text: str, view: Plain, old: str, new: str, replace_all: bool, shown: str) -> Replaced:

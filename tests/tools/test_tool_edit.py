@@ -62,7 +62,7 @@ async def test_every_match_is_replaced_once_from_left_to_right(bench):
     """E12: matches that overlap."""
     path = bench.put("f", b"aaa\r\naa\r\n")
     assert await bench.text("edit", path="f", old="aa", new="b", replace_all=True) == (
-        "edited f: 2 replacements at lines 1, 2"
+        "edited f: 2 replacements at lines 1, 2; inside longer words at line 1, is that meant?"
     )
     assert path.read_bytes() == b"ba\r\nb\r\n"
 
@@ -211,3 +211,35 @@ def test_bytes_around_a_match_stay(before, after, new):
     except (NotText, ToolError):
         return
     assert result == b"\x7f" + before + new.encode() + after
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("import a\nimport b\n", "import a", "import a\nimport b"),
+        ("import a\r\nimport b\r\n", "import a", "import a\nimport b"),
+        ("x = [1, 2]\n", "2]", "1, 2]"),
+    ],
+)
+async def test_an_edit_that_adds_is_not_done_twice(bench, text, old, new):
+    """Seen with a small model: the same edit seven times, each on top of the last."""
+    file = bench.cwd / "f.txt"
+    file.write_bytes(text.encode())
+    told = await bench.error("edit", path="f.txt", old=old, new=new)
+    assert "already" in told and file.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "told"),
+    [
+        ("parse(x)\nparse_all(y)\nreparse\n", "parse", "inside longer words at lines 2, 3, is that meant?"),
+        ("parse(x)\nparse.all(y)\n", "parse", None),
+        ("a_b a_c\n", "a_", None),
+        ("20 200\n", "20", "inside longer words at line 1, is that meant?"),
+    ],
+)
+async def test_a_part_of_a_longer_word_is_told(bench, text, old, told):
+    """Seen with a small model: a rename that hit longer names, and numbers."""
+    (bench.cwd / "f.txt").write_text(text)
+    said = await bench.text("edit", path="f.txt", old=old, new="new", replace_all=True)
+    assert told in said if told else "longer" not in said
