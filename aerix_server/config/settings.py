@@ -127,8 +127,8 @@ class Assist(Section):
     unique_old: bool = True
     """An `edit` of a file that was read can only name an `old` that stands in it exactly once."""
     flag_doubts: bool = False
-    """Calls whose tool or path the model found unlikely are marked; decoding is slower, as drafts are off."""
-    doubt_below: float = Field(0.2, ge=0, le=1)
+    """Calls whose tool or path the model found unlikely are marked. Nothing is drafted then: copies are slower."""
+    doubt_below: float = Field(0.5, ge=0, le=1)
     """What `flag_doubts` marks: a tool or a path with a token that the model gave less than this probability."""
     change_course: bool = True
     """A tool that is called again for what is known already is not offered until something new was done."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aerix_server.config.settings import Settings
 from aerix_server.pool.port import MemberState
-from aerix_server.protocol.events import Check, Event, MessageEvent, Usage, UsageEvent
+from aerix_server.protocol.events import Check, Doubt, Event, MessageEvent, Usage, UsageEvent
 from aerix_server.runtime.bounds import HardLimit, Repeats, TurnBudget
 from aerix_server.runtime.compact import turn_tokens
 from aerix_server.runtime.context import AgentContext, Draft, Numbers
@@ -31,8 +31,9 @@ class Agent:
 
     `kind` is root, implementer, verifier or a definition's name. `tools` are those it may call, by name; `constraint`
     is its turns', None where the member knows no Json constraint; `final_schema` is that of its final where that is
-    a value, not a text. `continues` counts how often it was told to go on after a final. `withheld` are tools that it
-    may not call until it has done something new, so that it takes another course; `thoughts` are of the latest turns.
+    a value, not a text. `continues` counts how often it was told to go on after a final. `doubts` are of the calls
+    under way, `thoughts` of the latest turns. `withheld` are tools that it may not call until it has done something
+    new, so that it takes another course.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Agent:
     leave: Callable[[Leftover], None]
     final_schema: dict[str, Any] | None = None
     continues: int = 0
+    doubts: tuple[Doubt, ...] = ()
     withheld: set[str] = field(default_factory=set)
     thoughts: deque[str] = field(default_factory=lambda: deque(maxlen=THOUGHTS_KEPT))
     hard_limit: HardLimit = field(default_factory=HardLimit)

@@ -40,6 +40,7 @@ class Interrupted(Exception):
 
 async def run_calls(agent: Agent, turn: Turn) -> None:
     """Run the calls and append their results. Raises Ended: an aborted plan, a call repeated too often."""
+    agent.doubts = turn.doubts
     waiting, results, made = deque(turn.calls), dict[str, Result](), set[str]()
 
     async def deliver_ready() -> None:
@@ -76,7 +77,7 @@ async def _deliver(agent: Agent, call: Call, result: Result, made: set[str]) -> 
     times = agent.repeats.add(key) if counted else 0
     if times == 1:
         agent.withheld.clear()
-    if (times > 1 or seen is not None) and agent.settings.assist.change_course:
+    if counted and (times > 1 or seen is not None) and agent.settings.assist.change_course:
         agent.withheld.add(call.tool)
     note = repeat_note(call.tool, times)
     if note is not None:
@@ -122,7 +123,7 @@ async def _run(agent: Agent, call: Call) -> Result:
     try:
         output, failed = await _attempt(agent, call), False
     except (ToolError, Refusal) as error:
-        output, failed = Output(_told(agent, error)), True
+        output, failed = Output(_told(agent, call, error)), True
     except Interrupted as interrupted:
         await _save(agent, call, Result(interrupted.output, False, _ms(started)))
         raise asyncio.CancelledError from None
@@ -136,9 +137,16 @@ async def _run(agent: Agent, call: Call) -> Result:
     return await _looked_over(agent, call, Result(output, failed, _ms(started)))
 
 
-def _told(agent: Agent, error: ToolError | Refusal) -> str:
-    text = f"{'refused' if isinstance(error, Refusal) else 'error'}: {error}"
-    return f"{text}\n[next] {error.next_step}" if error.next_step and agent.settings.assist.next_steps else text
+def _told(agent: Agent, call: Call, error: ToolError | Refusal) -> str:
+    lines = [f"{'refused' if isinstance(error, Refusal) else 'error'}: {error}"]
+    lines += [
+        f"[unsure] the {doubt.field} {doubt.value!r} was a guess, with a probability of {doubt.probability:.2f}"
+        for doubt in agent.doubts
+        if doubt.call == call.id
+    ]
+    if error.next_step and agent.settings.assist.next_steps:
+        lines.append(f"[next] {error.next_step}")
+    return "\n".join(lines)
 
 
 async def _attempt(agent: Agent, call: Call) -> Output:

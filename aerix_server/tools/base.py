@@ -128,6 +128,11 @@ class Views:
 
     seen: dict[Path, str] = field(default_factory=dict)
 
+    def saw(self, path: Path, content: str) -> None:
+        """Note that the file was seen with this content hash; the latest stands last."""
+        self.seen.pop(path, None)
+        self.seen[path] = content
+
 
 @dataclass(frozen=True)
 class ToolContext:

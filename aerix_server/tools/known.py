@@ -42,7 +42,7 @@ class Known:
 
     def note_view(self, data: bytes, ctx: ToolContext) -> None:
         """The agent knows that the file holds these bytes."""
-        ctx.views.seen[self.target.real] = digest(data)
+        ctx.views.saw(self.target.real, digest(data))
 
 
 @contextlib.contextmanager

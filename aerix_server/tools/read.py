@@ -64,7 +64,7 @@ def _file_page(path: Path, call: ReadInput, ctx: ToolContext) -> str:
         look = "Use bash to look at it, as with file or od -c, if it matters."
         raise ToolError(f"{display(path, ctx.cwd)} is {error}; it is not shown", look) from None
     text = _render(page, display(path, ctx.cwd))
-    ctx.views.seen[Path(os.path.realpath(path))] = page.digest
+    ctx.views.saw(Path(os.path.realpath(path)), page.digest)
     return text
 
 

@@ -17,7 +17,7 @@ SCRIPT = [
     ),
     turn(
         ("edit", {"path": "src/app.py", "old": "a - b", "new": "a + b"}),
-        ("edit", {"path": "src/app.py", "old": "no such text", "new": "x"}),
+        ("edit", {"path": "README.md", "old": "no such text", "new": "x"}),
         ("write", {"path": "docs/new.md", "content": "new\n"}),
         ("bash", {"command": "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app; print(app.add(1, 2))'"}),
     ),
@@ -126,3 +126,33 @@ def test_a_file_of_control_tokens_is_read_as_text(home: Home, repo: Path) -> Non
     (segment,) = [event for event in log if event["type"] == "segment" and event["label"] == "read c1"]
     assert "<|im_end|>" in segment["text"] and "<|im_start|>system" in segment["text"]
     assert segment["tokens"] == len(segment["text"].encode())
+
+PLANNED = [
+    "edit",
+    turn(("plan", {"op": "write", "text": "1. mend the sum"})),
+    turn(("agent", {"brief": "Mend add in src/app.py: it subtracts.", "check": "add(1, 2) gives 3"})),
+    turn(("read", {"path": "src/app.py"})),
+    turn(("edit", {"path": "src/app.py", "old": "    return a - b", "new": "    return a + b"})),
+    final("mended"),
+    turn(("bash", {"command": "cd src && python3 -c 'import app; assert app.add(1, 2) == 3'"})),
+    final({"verdict": "pass", "reason": "seen"}),
+    final("The sum is right."),
+]
+
+
+def test_a_planner_gives_its_work_to_others(home: Home, repo: Path) -> None:
+    home.configure({"replies": PLANNED})
+    done = home.aerix(repo, "-p", "Fix the sum.", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["text"] == "The sum is right." and result["files_touched"] == ["src/app.py"]
+    assert "+    return a + b" in result["diff"] and result["num_turns"] == 3
+    log = home.log(result["session"])
+    agents = {event["agent"]: event["kind"] for event in log if event["type"] == "agent.spawn"}
+    assert agents == {"a1": "root", "a1.c2": "implementer", "a1.c2.v1": "verifier"}
+    told = next(event["result"]["text"] for event in log if event.get("result", {}).get("tool") == "agent")
+    piece = json.loads(told)
+    assert (piece["outcome"], piece["files_touched"]) == ("done", ["src/app.py"])
+    assert [check["exit"] for check in piece["checks_run"]] == [0]
+    for line in ("implementer a1.c2 started: Mend add", "a1.c2 [read c1] src/app.py", "verified a1.c2: pass: seen"):
+        assert line in done.stderr

@@ -26,6 +26,8 @@ from aerix_server.pool.port import (
 from aerix_server.protocol.events import OptionScore, Timing, Usage
 
 ALL_CONSTRAINTS = frozenset({"OneOf", "Json", "Regex", "Lark"})
+CHECKED = ALL_CONSTRAINTS - {"Lark"}
+"""Those that a script is held to here. Under the help of `assist` a turn comes as Lark, which is not checked."""
 PER_SEGMENT, HEADER = 4, 3
 
 Step = str | PoolFailed | asyncio.Event | Callable[[Sequence[NewSegment]], str]
@@ -55,7 +57,7 @@ class ScriptedPool:
     members: tuple[str, ...] = ("main",)
     route: str = "answer"
     probability: float = 0.97
-    constraints: frozenset[str] = ALL_CONSTRAINTS
+    constraints: frozenset[str] = CHECKED
     asked: list[GenerationOptions] = field(default_factory=list)
     prompts: list[list[NewSegment]] = field(default_factory=list)
     contexts: dict[str, Context] = field(default_factory=dict)

@@ -169,3 +169,6 @@ async def test_doubts_are_told_with_the_turn(kit: Make, below: float, doubted: b
     wanted = [("c1", "tool", "repo_map", 0.3), ("c2", "tool", "read", 0.3), ("c2", "path", "a.py", 0.3)]
     assert found == (wanted if doubted else [])
     assert made.messages("assistant")[1].doubts is None
+    failed = made.results()[1].split("\n")
+    guess = "[unsure] the path 'a.py' was a guess, with a probability of 0.30"
+    assert failed[0] == "error: no such path: a.py" and (guess in failed) is doubted

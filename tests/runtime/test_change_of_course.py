@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.runtime.loop_kit import Kit, call, final, turn
-from tests.runtime.scripted_pool import ALL_CONSTRAINTS
+from tests.runtime.scripted_pool import ALL_CONSTRAINTS, CHECKED
 
 Make = Callable[..., Kit]
-KINDS = [ALL_CONSTRAINTS, ALL_CONSTRAINTS - {"Lark"}]
+KINDS = [ALL_CONSTRAINTS, CHECKED]
 
 
 def offered(constraint: Mapping[str, Any]) -> set[str]:
@@ -51,7 +51,7 @@ async def test_a_tool_without_input_is_not_offered_while_its_answer_stands(
 
 async def test_it_is_offered_again_once_its_answer_was_compacted(kit: Make) -> None:
     noise = [turn(call("bash", command=f"seq {number}000 {number}250")) for number in range(1, 9)]
-    run = kit(turn(call("repo_map")), *noise, final(), window=4096)
+    run = kit(turn(call("repo_map")), *noise, final(), window=4096, constraints=ALL_CONSTRAINTS)
     for number in range(40):
         (run.cwd / f"a_file_with_a_long_name_{number}.txt").write_text("x\n")
     await run.run()
@@ -62,7 +62,7 @@ async def test_it_is_offered_again_once_its_answer_was_compacted(kit: Make) -> N
 async def test_the_next_thought_begins_otherwise(kit: Make) -> None:
     read = call("read", path="f.txt")
     same = "I need to read the file."
-    run = kit(turn(read, thought=same), turn(read, thought=same), final())
+    run = kit(turn(read, thought=same), turn(read, thought=same), final(), constraints=ALL_CONSTRAINTS)
     (run.cwd / "f.txt").write_text("x\n")
     await run.run()
     thoughts = [

@@ -227,7 +227,8 @@ async def test_the_turn_budget(kit: Make, more: dict[str, Any], settings: dict[s
 async def test_the_same_call_for_ever_is_stopped_by_name(
     kit: Make, one: dict[str, Any], other: dict[str, Any], generations: int
 ) -> None:
-    run = kit(*[turn(one if number % 2 == 0 else other) for number in range(40)])
+    turns = [turn(one if number % 2 == 0 else other) for number in range(40)]
+    run = kit(*turns, settings={"assist": {"change_course": False}})
     result = await run.run()
     assert result.outcome == "killed" and "repeated call" in str(result.reason)
     assert len(run.pool.asked) == generations
