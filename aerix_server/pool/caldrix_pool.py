@@ -100,6 +100,7 @@ class CaldrixPool:
                     logprobs=0 if options.logprobs else None,
                     append=Append(id=options.append_id, pinned=options.append_pinned) if options.append_id else None,
                     frame_timeout=FRAME_GAP_S,
+                    cancel_timeout=0,
                 )
                 try:
                     async for frame in frames:
@@ -107,7 +108,7 @@ class CaldrixPool:
                         if item is not None:
                             yield item
                 finally:
-                    # The connection first: the iterator would wait for the pool to confirm its cancel.
+                    # Hanging up cancels; nobody waits for the pass of a long prompt that is under way.
                     await client.aclose()
                     await frames.aclose()
 

@@ -149,10 +149,12 @@ class PoolClient:
         append: Append | None = None,
         draft: Literal["auto", "off"] = "auto",
         frame_timeout: float = FRAME_TIMEOUT_S,
+        cancel_timeout: float = CANCEL_TIMEOUT_S,
     ) -> AsyncGenerator[GenerationFrame, None]:
         """Frames as they come, one Done last; `frame_timeout` in seconds bounds the gap between two.
 
-        Leaving early, by `aclose`, a cancelled task or an error, cancels the generation and waits shortly for its end.
+        Leaving early, by `aclose`, a cancelled task or an error, cancels the generation and waits for its end, at most
+        `cancel_timeout` seconds; 0 is for who closes the connection then.
         """
         request = Generate(
             id=self._new_id(),
@@ -177,7 +179,7 @@ class PoolClient:
                 raise
             finally:
                 if open_:
-                    await self._cancel(request.id, replies)
+                    await self._cancel(request.id, replies, cancel_timeout)
 
     async def aclose(self) -> None:
         await self._connection.aclose()
@@ -191,12 +193,14 @@ class PoolClient:
     def _new_id(self) -> int:
         return self._connection.new_id()
 
-    async def _cancel(self, target: int, replies: Replies) -> None:
+    async def _cancel(self, target: int, replies: Replies, wait_s: float) -> None:
         """Cancel an open generation and wait, within a bound, for its last answer."""
+        if not wait_s:
+            return  # A closed connection cancels what it asked for.
         with contextlib.suppress(CaldrixError, TimeoutError):
-            async with asyncio.timeout(CANCEL_TIMEOUT_S):
-                await self._connection.send(Cancel(id=self._new_id(), target=target), CANCEL_TIMEOUT_S)
-                while not isinstance(await replies.next(CANCEL_TIMEOUT_S), Done):
+            async with asyncio.timeout(wait_s):
+                await self._connection.send(Cancel(id=self._new_id(), target=target), wait_s)
+                while not isinstance(await replies.next(wait_s), Done):
                     pass
 
     async def _control(self, request: Message, expected: type[Expected]) -> Expected:

@@ -153,6 +153,29 @@ async def test_leaving_a_generation_frees_its_place_at_once(toys: Toys) -> None:
     await bound.pool.aclose()
 
 
+async def test_a_cancelled_generation_does_not_wait_for_the_pass_under_way(toys: Toys) -> None:
+    """A cancel in the middle of a long prompt took as long as the pool's pass."""
+    pass_s = 3.0
+    bound = await toys.bind(toys.settings(toys.script("slow", '{"a": "' + "x" * 50 + '"}', pace_s=pass_s)))
+    state = await bound.pool.create("main", [NewSegment("s1", "user", "x")])
+    begun = asyncio.Event()
+
+    async def generate() -> None:
+        async with aclosing(bound.pool.generate(state.context, GenerationOptions(60, JSON))) as items:
+            async for item in items:
+                if isinstance(item, Text):
+                    begun.set()
+
+    task = asyncio.create_task(generate())
+    async with asyncio.timeout(BOUND_S):
+        await begun.wait()
+    started = asyncio.get_running_loop().time()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled() and asyncio.get_running_loop().time() - started < pass_s / 2
+    await bound.pool.aclose()
+
+
 async def test_status_tells_without_starting(toys: Toys) -> None:
     settings = toys.settings(toys.script("one", "1"))
     down = await pool_status(settings)
