@@ -124,14 +124,17 @@ class Assist(Section):
 
     known_paths: bool = True
     """A call of `read`, `edit`, `grep` or `glob` can only name a path that is there, or one outside the directory."""
-    unique_old: bool = True
-    """An `edit` of a file that was read can only name an `old` that stands in it exactly once."""
+    unique_old: bool = False
+    """An `edit` of a file that was read can only name an `old` that stands in it exactly once. Off: a model that would
+    otherwise be told that its text is not there is led to change another."""
     flag_doubts: bool = False
     """Calls whose tool or path the model found unlikely are marked. Nothing is drafted then: copies are slower."""
     doubt_below: float = Field(0.5, ge=0, le=1)
     """What `flag_doubts` marks: a tool or a path with a token that the model gave less than this probability."""
     change_course: bool = True
     """A tool that is called again for what is known already is not offered until something new was done."""
+    ask_for_changes: bool = True
+    """A request on the route `edit` that would end with no file changed is asked once whether it is done."""
     next_steps: bool = True
     """The result of a failed call says what to try next."""
 

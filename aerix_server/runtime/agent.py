@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from aerix_server.config.bounds import STOP_CONTINUES
 from aerix_server.pool.port import PoolFailed
@@ -20,6 +21,11 @@ from aerix_server.runtime.room import make_room
 
 _log = logging.getLogger(__name__)
 
+NO_CHANGE: Final = (
+    "[no change] You were asked to change something, and no file was changed by edit or write. If that is still to be "
+    "done, do it now. If nothing has to be changed, or a command changed it, give your final again."
+)
+
 
 async def run_agent(agent: Agent, start: Callable[[], Awaitable[None]]) -> Ended:
     """Run an agent to its end, which is a value and logged. `start` makes its context.
@@ -28,10 +34,15 @@ async def run_agent(agent: Agent, start: Callable[[], Awaitable[None]]) -> Ended
     """
     try:
         ended = await _work(agent, start)
+        await _end_jobs(agent)
     except asyncio.CancelledError:
-        await _close(agent, Ended("cancelled", "the request was cancelled"))
+        await _end_jobs(agent, at_once=True)
+        _log_end(agent, Ended("cancelled", "the request was cancelled"))
+        # Its context goes with those of all others at the request's end: one after the other takes too long.
         raise
-    return await _close(agent, ended)
+    ended = _log_end(agent, ended)
+    await agent.context.release()
+    return ended
 
 
 async def _work(agent: Agent, start: Callable[[], Awaitable[None]]) -> Ended:
@@ -61,9 +72,12 @@ async def _finish(agent: Agent, final: Any) -> None:
     """End with the final, unless a background job is still due or somebody objects, and a turn is left for it."""
     if not agent.budget.exhausted and await wait_for_one(agent):
         return
+    if await _asked_for_changes(agent):
+        return
     answer = await agent.fire("Stop" if agent.is_root else "SubagentStop", final=final, active=agent.continues > 0)
     if answer.block is not None and agent.continues < STOP_CONTINUES and not agent.budget.exhausted:
         agent.continues += 1
+        agent.withheld.clear()  # What is asked for now may need any tool.
         await agent.tell(f"[not finished] {answer.block}")
         return
     if agent.structured:
@@ -71,10 +85,24 @@ async def _finish(agent: Agent, final: Any) -> None:
     raise Ended("final", text=final)
 
 
-async def _close(agent: Agent, ended: Ended) -> Ended:
-    """End the jobs, log the agent's end, give the context back."""
+async def _asked_for_changes(agent: Agent) -> bool:
+    """Ask once whether an edit without any change is done: small models announce what they will do, and stop."""
+    if not agent.changes_due or agent.files or agent.checks or agent.budget.exhausted:
+        return False
+    agent.changes_due = False
+    await agent.tell(NO_CHANGE)
+    return True
+
+
+async def _end_jobs(agent: Agent, *, at_once: bool = False) -> None:
+    # A log that cannot tell of them cannot tell of the agent's end either, which is what counts.
+    with contextlib.suppress(Ended):
+        await end_all(agent, at_once=at_once)
+
+
+def _log_end(agent: Agent, ended: Ended) -> Ended:
+    """How the agent ended: as given, or because the log could not be written."""
     try:
-        await end_all(agent, at_once=ended.outcome == "cancelled")
         agent.send(
             AgentEnd(
                 agent=agent.name,
@@ -88,8 +116,6 @@ async def _close(agent: Agent, ended: Ended) -> Ended:
         )
     except Ended as log_lost:
         return log_lost
-    finally:
-        await agent.context.release()
     return ended
 
 

@@ -31,9 +31,9 @@ class Agent:
 
     `kind` is root, implementer, verifier or a definition's name. `tools` are those it may call, by name; `constraint`
     is its turns', None where the member knows no Json constraint; `final_schema` is that of its final where that is
-    a value, not a text. `continues` counts how often it was told to go on after a final. `doubts` are of the calls
-    under way, `thoughts` of the latest turns. `withheld` are tools that it may not call until it has done something
-    new, so that it takes another course.
+    a value, not a text. `continues` counts how often it was told to go on after a final; `changes_due` tells that it is
+    to change files and was not yet asked whether it did. `doubts` are of the calls under way, `thoughts` of the latest
+    turns. `withheld` are tools that it may not call until it has done something new, so that it takes another course.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Agent:
     leave: Callable[[Leftover], None]
     final_schema: dict[str, Any] | None = None
     continues: int = 0
+    changes_due: bool = False
     doubts: tuple[Doubt, ...] = ()
     withheld: set[str] = field(default_factory=set)
     thoughts: deque[str] = field(default_factory=lambda: deque(maxlen=THOUGHTS_KEPT))

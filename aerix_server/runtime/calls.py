@@ -15,7 +15,7 @@ from aerix_server.pool.port import PoolFailed
 from aerix_server.protocol.events import Call
 from aerix_server.runtime.agent_state import Agent
 from aerix_server.runtime.bounds import repeat_note
-from aerix_server.runtime.context import RELEASE_S
+from aerix_server.runtime.lease import RELEASE_S
 from aerix_server.runtime.order import touched_twice
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.results import Result, deliver_call
@@ -111,17 +111,25 @@ async def _together(agent: Agent, calls: Sequence[Call]) -> dict[str, Result]:
 
 
 async def _let_go(tasks: Collection[asyncio.Task[Result]]) -> None:
+    """Cancel those that are not done and wait for their end, even when cancelled meanwhile: none outlives its caller."""
     for task in tasks:
         task.cancel()  # Does nothing to one that is done.
-    if tasks:
-        await asyncio.wait(tasks)
+    cancelled: asyncio.CancelledError | None = None
+    while pending := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _run(agent: Agent, call: Call) -> Result:
     """The call's result, whatever happened. Raises PoolFailed, Ended and CancelledError only."""
-    started = time.monotonic()
+    started, made = time.monotonic(), call
     try:
-        output, failed = await _attempt(agent, call), False
+        made = await _asked(agent, call)
+        output, failed = await _attempt(agent, made), False
     except (ToolError, Refusal) as error:
         output, failed = Output(_told(agent, call, error)), True
     except Interrupted as interrupted:
@@ -134,7 +142,7 @@ async def _run(agent: Agent, call: Call) -> Result:
         output, failed = Output(f"error: internal error in {call.tool}: {type(error).__name__}"), True
     agent.files.update(dict.fromkeys(output.touched))
     agent.checks.extend(output.checks)
-    return await _looked_over(agent, call, Result(output, failed, _ms(started)))
+    return await _looked_over(agent, made, Result(output, failed, _ms(started)))
 
 
 def _told(agent: Agent, call: Call, error: ToolError | Refusal) -> str:
@@ -149,7 +157,8 @@ def _told(agent: Agent, call: Call, error: ToolError | Refusal) -> str:
     return "\n".join(lines)
 
 
-async def _attempt(agent: Agent, call: Call) -> Output:
+async def _asked(agent: Agent, call: Call) -> Call:
+    """The call as it is to be made, with the input that PreToolUse gave in place of its own."""
     if agent.plan.aborted:
         raise Refusal("the user aborted the plan")
     tool = agent.tools.get(call.tool)
@@ -157,12 +166,16 @@ async def _attempt(agent: Agent, call: Call) -> Output:
         near = difflib.get_close_matches(call.tool, agent.tools, n=1)
         meant = f"did you mean {near[0]}? The" if near else "the"
         raise ToolError(f"there is no tool {call.tool!r} here; {meant} tools are {', '.join(agent.tools)}")
-    parsed = parse_input(tool, call.input)
+    parse_input(tool, call.input)
     answer = await agent.fire("PreToolUse", tool=call.tool, input=call.input, call=call.id)
     if answer.block is not None:
         raise Refusal(answer.block)
-    if answer.input is not None:
-        parsed = parse_input(tool, answer.input)
+    return call if answer.input is None else call.model_copy(update={"input": answer.input})
+
+
+async def _attempt(agent: Agent, call: Call) -> Output:
+    tool = agent.tools[call.tool]
+    parsed = parse_input(tool, call.input)
     context = agent.tool_context.of_call(call.id)
     if tool.at_the_end:
         # Its agents end their own tools in time, and must not be left behind.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +15,16 @@ from aerix_server.pool.port import (
     GenerationOptions,
     NewSegment,
     Pool,
-    PoolFailed,
 )
 from aerix_server.protocol.events import Event, Role, SegmentEvent
 from aerix_server.runtime.caps import speakable
 from aerix_server.runtime.compact import Held
+from aerix_server.runtime.lease import Lease
 from aerix_server.runtime.ports import Ended, SegmentRecord
 from aerix_server.runtime.spool import Spool
 
 LOG_TEXT_CHARS: Final = 256 * 1024
 """A longer text goes to the spool and the log names it."""
-RELEASE_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,7 @@ class AgentContext:
         self._send = send
         self._spool = spool
         self._numbers = numbers
+        self._lease = Lease(pool)
         self._state: ContextState | None = None
         self._held: dict[str, Held] = {}
 
@@ -69,7 +67,7 @@ class AgentContext:
         """Make the context in the pool: `old` segments stand in the log already, `new` ones are logged now."""
         kept = [Held(item.id, item.role, item.label, item.text, item.pinned, 0) for item in old]
         fresh = [self._draft(draft) for draft in new]
-        self._state = await self._pool.create(member, [_new(item) for item in [*kept, *fresh]])
+        self._state = await self._lease.take(self._pool.create(member, [_new(item) for item in [*kept, *fresh]]))
         self._held = {item.id: item for item in [*kept, *fresh]}
         self._recount()
         for item in fresh:
@@ -79,7 +77,7 @@ class AgentContext:
         """Make the context from the system segments that lead the caller's, and `new` ones; all are logged as this
         agent's. The rows of the shared part are the caller's, so nothing of it is computed again."""
         shared = leading(caller.segments)
-        self._state = await self._pool.fork(caller._now.context, shared[-1].id)
+        self._state = await self._lease.take(self._pool.fork(caller._now.context, shared[-1].id))
         self._numbers.segments = caller._numbers.segments
         fresh = [self._draft(draft) for draft in new]
         self._state = await self._edit(*(Edit("append", segment=_new(item)) for item in fresh))
@@ -89,9 +87,8 @@ class AgentContext:
             self._log("append", item)
 
     async def release(self) -> None:
-        """Give the context back to the pool. The mirror stays readable."""
-        if self._state is not None:
-            await release(self._pool, self._state.context)
+        """Give the context back to the pool; a second time does nothing. The mirror stays readable."""
+        await self._lease.give_back()
 
     @property
     def window(self) -> int:
@@ -222,16 +219,6 @@ class AgentContext:
 def leading(segments: Sequence[Held]) -> tuple[Held, ...]:
     """The segments that every agent's context begins with: the system's and the instructions'."""
     return tuple(itertools.takewhile(lambda segment: segment.role == "system", segments))
-
-
-async def release(pool: Pool, context: str) -> None:
-    """Drop a context nobody needs any more, within RELEASE_S.
-
-    It is no loss if that fails: the pool drops what is left once its client has gone.
-    """
-    with contextlib.suppress(PoolFailed, TimeoutError):
-        async with asyncio.timeout(RELEASE_S):
-            await pool.drop(context)
 
 
 def _new(item: Held) -> NewSegment:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aerix_server.config.bounds import JOB_POLL_S, JOB_WAIT_SLACK_S
 from aerix_server.protocol.events import Notice
 from aerix_server.runtime.agent_state import Agent
-from aerix_server.runtime.context import RELEASE_S
+from aerix_server.runtime.lease import RELEASE_S
 from aerix_server.runtime.results import deliver_job
 from aerix_server.tools.base import Output
 from aerix_server.tools.jobs import KILL_WAIT_S

@@ -7,7 +7,8 @@ from aerix_server.protocol.events import Notice
 from aerix_server.runtime.agent_state import Agent
 from aerix_server.runtime.caps import byte_length, speakable
 from aerix_server.runtime.compact import turn_tokens
-from aerix_server.runtime.context import Draft, release
+from aerix_server.runtime.context import Draft
+from aerix_server.runtime.lease import Lease
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.prompt import opening
 from aerix_server.runtime.run import Run
@@ -43,9 +44,11 @@ def _opening(run: Run, member: MemberState, brief: bool) -> list[Draft]:
 async def _count(run: Run, member: MemberState, drafts: list[Draft]) -> ContextState:
     """The pool's count of them, on a context that is dropped again."""
     segments = [NewSegment(f"s{at}", draft.role, speakable(draft.text)) for at, draft in enumerate(drafts, 1)]
-    state = await run.ports.pool.create(member.member, segments)
-    await release(run.ports.pool, state.context)
-    return state
+    lease = Lease(run.ports.pool)
+    try:
+        return await lease.take(run.ports.pool.create(member.member, segments))
+    finally:
+        await lease.give_back()
 
 
 def _told(drafts: list[Draft], counted: ContextState, target: int) -> str:

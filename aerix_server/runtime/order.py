@@ -66,7 +66,7 @@ def brief_drafts(order: Order, prompts: Mapping[str, str], before: Sequence[Atte
 
 def _changed(before: Sequence[Attempt]) -> str:
     files = _files(before)
-    return f"Its changes are still there, in {', '.join(files)}." if files else "It changed no file."
+    return f"Its changes are still there, in {', '.join(files)}." if files else "Its tools named no changed file; look."
 
 
 def verifier_text(order: Order, template: str, done: Attempt) -> str:
@@ -89,7 +89,8 @@ def verdict_of(ended: Ended) -> Verdict:
 
 
 def outcome_json(attempts: Sequence[Attempt]) -> Output:
-    """The result of a piece. `files_touched` and `checks_run` are what the tools of all its agents did."""
+    """The result of a piece. `files_touched` is what the tools of all its agents did, `checks_run` what those of the
+    last attempt ran: earlier checks tell nothing of what stands now."""
     last = attempts[-1]
     outcome, reason = _outcome(attempts)
     files = _files(attempts)

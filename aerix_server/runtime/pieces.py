@@ -144,7 +144,11 @@ class Pieces:
                 )
             refuse_too_long(agent)
 
-        return await run_agent(agent, start)
+        try:
+            return await run_agent(agent, start)
+        finally:
+            # Here, not with the piece's result: one that is cancelled gives none, and what it changed stays changed.
+            self._caller.files.update(agent.files)
 
     def _tools(self, definition: Definition | None) -> dict[str, Tool[Any]]:
         """All tools or the definition's, without `agent` where nobody deeper may be asked."""

@@ -67,11 +67,14 @@ class _Served:
             main, route = await self._route()
             tools, planner = callable_tools(self._run, route)
             root = self._root = build_root(self._run, main, tools, self._history)
+            root.changes_due = self._changes_due(route)
             return await run_agent(root, lambda: start_root(self._run, root, self._history, planner))
         except Ended as ended:
             return ended
         except PoolFailed as error:
             return pool_end(error, "before the first turn")
+        finally:
+            await asyncio.gather(*(agent.context.release() for agent in self._run.agents))
 
     async def _route(self) -> tuple[MemberState, Route]:
         run, ports, routing = self._run, self._run.ports, self._run.ports.settings.routing
@@ -85,6 +88,12 @@ class _Served:
         if answer.end is not None:
             raise Ended("refused", f"RouteDecision ended the request: {answer.end}")
         return main, route
+
+    def _changes_due(self, route: Route) -> bool:
+        """Without routing every request is an edit, so nothing is known of it."""
+        settings = self._run.ports.settings
+        known = settings.routing.enabled or self._run.spec.route is not None
+        return route == "edit" and known and settings.assist.ask_for_changes
 
     def result(self, ended: Ended) -> RequestResult:
         root = self._root

@@ -12,7 +12,7 @@ from aerix_server.config.settings import Routing
 from aerix_server.pool.port import Generated, GenerationOptions, MemberState, NewSegment, Pool, PoolFailed, Waiting
 from aerix_server.protocol.events import Event, Route, RouteEvent, Usage
 from aerix_server.runtime.caps import cut, speakable
-from aerix_server.runtime.context import release
+from aerix_server.runtime.lease import Lease
 from aerix_server.runtime.waiting import waiting_event
 
 ROUTES: Final[tuple[Route, ...]] = get_args(Route)
@@ -29,15 +29,16 @@ async def choose(
     started = time.monotonic()
     head = cut(speakable(request), member.window // 2 * BYTES_PER_TOKEN).kept
     segments = [NewSegment("routing", "system", instructions), NewSegment("request", "user", head)]
-    context = (await pool.create(member.member, segments)).context
+    lease = Lease(pool)
     try:
+        context = (await lease.take(pool.create(member.member, segments))).context
         generated = await _generate(pool, context, "OneOf" in member.constraints, send)
     except PoolFailed as error:
         if error.code != "window_exceeded":
             raise
         generated = None
     finally:
-        await release(pool, context)
+        await lease.give_back()
     choice, matched = decide(generated, routing.min_probability)
     send(
         RouteEvent(

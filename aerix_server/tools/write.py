@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from aerix_server.config.bounds import FILE_TOOL_S
 from aerix_server.tools.base import Name, Output, Refusal, Tool, ToolContext, ToolError, ToolInput
@@ -37,8 +38,23 @@ def _write(call: WriteInput, ctx: ToolContext) -> Output:
         raise ToolError(
             f"{escape_name(call.path)} names a directory", "Give the path of a file in it; folders are made."
         )
+    content, told = without_numbers(call.content)
     with held(resolve(call.path, ctx), ctx) as known:
-        return _write_held(call.content, known, ctx)
+        output = _write_held(content, known, ctx)
+    return replace(output, text=output.text + told)
+
+
+def without_numbers(content: str) -> tuple[str, str]:
+    """`content` without the line numbers that `read` shows, where each of its lines has its own; and what to say."""
+    lines = content.split("\n")
+    numbered = lines[:-1] if lines[-1] == "" else lines
+    heads = [f"{number:6d}\t" for number in range(1, len(numbered) + 1)]
+    if not numbered or not all(line.startswith(head) for line, head in zip(numbered, heads, strict=True)):
+        return content, ""
+    bare = [line.removeprefix(head) for line, head in zip(numbered, heads, strict=True)]
+    return "\n".join(
+        [*bare, *lines[len(numbered) :]]
+    ), "; the line numbers at its lines are not part of a file: left out"
 
 
 def _write_held(content: str, known: Known, ctx: ToolContext) -> Output:

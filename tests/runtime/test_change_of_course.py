@@ -1,4 +1,4 @@
-"""What a model that goes round in circles is offered: something else, until it has done something new."""
+"""What a model that goes round in circles, or stops too early, is told and offered."""
 
 from __future__ import annotations
 
@@ -86,3 +86,33 @@ async def test_a_member_without_constraints_is_told_and_stopped_only(kit: Make) 
     run = kit(*[looks] * 5, constraints=ALL_CONSTRAINTS - {"Json", "Lark"})
     result = await run.run()
     assert result.outcome == "killed" and "repeated call" in str(result.reason)
+
+
+WRITE, LOOK = call("write", path="new.txt", content="x"), call("glob", pattern="*")
+
+
+@pytest.mark.parametrize(
+    ("route", "script", "asked", "text"),
+    [
+        ("edit", [final("I will."), turn(WRITE), final("done")], 1, "done"),
+        ("edit", [turn(LOOK), final("nothing to do"), final("still nothing")], 1, "still nothing"),
+        ("edit", [turn(WRITE), final("done")], 0, "done"),
+        ("edit", [turn(call("bash", command="true")), final("done")], 0, "done"),
+        ("answer", [final("an answer")], 0, "an answer"),
+        ("plan", [final("a plan")], 0, "a plan"),
+    ],
+)
+async def test_an_edit_that_changed_nothing_is_asked_once(
+    kit: Make, route: str, script: list[str], asked: int, text: str
+) -> None:
+    run = kit(*script, settings={"delegation": {"planner_tools": []}})
+    result = await run.run(route=route)
+    assert (result.outcome, result.text) == ("final", text) and run.pool.script == []
+    assert len([note for note in run.notes() if note.startswith("[no change]")]) == asked
+
+
+async def test_nobody_is_asked_without_a_turn_left_or_where_it_is_off(kit: Make) -> None:
+    for more in ({"max_turns": 1}, {}):
+        settings = {} if more else {"assist": {"ask_for_changes": False}}
+        result = await kit(final("I will."), settings=settings).run(route="edit", **more)
+        assert (result.outcome, result.text) == ("final", "I will.")

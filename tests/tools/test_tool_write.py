@@ -157,3 +157,21 @@ async def test_read_only(bench):
     path.parent.chmod(0o755)
     path.chmod(0o444)
     assert await bench.error("write", path="d/f", content="z") == "d/f is read-only (mode 0444)"
+
+
+@pytest.mark.parametrize(
+    ("content", "written", "told"),
+    [
+        ("     1\tdef f():\n     2\t    return 1\n", "def f():\n    return 1\n", True),
+        ("     1\tone line", "one line", True),
+        ("     1\ta\n     3\tb\n", "     1\ta\n     3\tb\n", False),
+        ("     1\ta\nb\n", "     1\ta\nb\n", False),
+        ("1\ta\n2\tb\n", "1\ta\n2\tb\n", False),
+        ("", "", False),
+    ],
+)
+async def test_line_numbers_that_read_shows_are_not_written(bench, content, written, told):
+    """Seen with a small model: a file written back with the numbers in it."""
+    said = await bench.text("write", path="new.txt", content=content)
+    assert (bench.cwd / "new.txt").read_text() == written
+    assert ("line numbers" in said) is told
