@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import functools
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
 from typing import Any
 
 from aerix_server.pool.port import PoolFailed
@@ -19,6 +19,7 @@ from aerix_server.runtime.lease import RELEASE_S
 from aerix_server.runtime.order import touched_twice
 from aerix_server.runtime.ports import Ended
 from aerix_server.runtime.results import Result, deliver_call
+from aerix_server.runtime.together import together
 from aerix_server.runtime.turn import Turn, canonical, dropped_note
 from aerix_server.tools.base import Output, Refusal, Tool, ToolContext, ToolError
 from aerix_server.tools.registry import parse_input
@@ -53,7 +54,9 @@ async def run_calls(agent: Agent, turn: Turn) -> None:
         if call not in late:
             results[call.id] = await _run(agent, call)
             await deliver_ready()
-    results |= await _together(agent, late)
+    results |= await together(
+        {call.id: functools.partial(_run, agent, call) for call in late}, agent.settings.delegation.parallel
+    )
     await deliver_ready()
     if note := touched_twice({call.id: results[call.id].output.touched for call in late}):
         await agent.tell(note)
@@ -92,36 +95,6 @@ def _only_looks(agent: Agent, call: Call) -> bool:
 def _at_the_end(agent: Agent, call: Call) -> bool:
     tool = agent.tools.get(call.tool)
     return tool is not None and tool.at_the_end
-
-
-async def _together(agent: Agent, calls: Sequence[Call]) -> dict[str, Result]:
-    """The results, by id, of calls that run at one time, at most `delegation.parallel` of them."""
-    places = asyncio.Semaphore(agent.settings.delegation.parallel)
-
-    async def one(call: Call) -> Result:
-        async with places:
-            return await _run(agent, call)
-
-    tasks = {call.id: asyncio.create_task(one(call), name=f"{agent.name} {call.id}") for call in calls}
-    try:
-        await asyncio.gather(*tasks.values())
-    finally:
-        await _let_go(tasks.values())
-    return {id_: task.result() for id_, task in tasks.items()}
-
-
-async def _let_go(tasks: Collection[asyncio.Task[Result]]) -> None:
-    """Cancel those that are not done and wait for their end, even when cancelled meanwhile: none outlives its caller."""
-    for task in tasks:
-        task.cancel()  # Does nothing to one that is done.
-    cancelled: asyncio.CancelledError | None = None
-    while pending := [task for task in tasks if not task.done()]:
-        try:
-            await asyncio.wait(pending)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 async def _run(agent: Agent, call: Call) -> Result:

@@ -20,8 +20,9 @@ async def opening_for(run: Run, member: MemberState) -> list[Draft]:
 
     Raises PoolFailed.
     """
-    if member.member not in run.openings:
-        run.openings[member.member] = await _choose(run, member)
+    async with run.choosing:
+        if member.member not in run.openings:
+            run.openings[member.member] = await _choose(run, member)
     return run.openings[member.member]
 
 

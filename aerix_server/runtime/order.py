@@ -94,12 +94,10 @@ def outcome_json(attempts: Sequence[Attempt]) -> Output:
     last = attempts[-1]
     outcome, reason = _outcome(attempts)
     files = _files(attempts)
-    value: dict[str, Any] = {"outcome": outcome}
-    if reason is not None:
-        value["reason"] = reason
+    # The summary last: a result over its cap is cut at its end.
+    value: dict[str, Any] = {"outcome": outcome} | ({} if reason is None else {"reason": reason})
+    value |= {"files_touched": files, "checks_run": [check.model_dump() for check in last.checks]}
     value["summary"] = last.ended.text or ""
-    value["files_touched"] = files
-    value["checks_run"] = [check.model_dump() for check in last.checks]
     return Output(json.dumps(value, ensure_ascii=False), touched=tuple(files))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,8 @@ from aerix_server.tools.shared import SharedFiles
 class Run:
     """A request under way. `tools` is the whole registry, by name; `routing` what choosing the route took.
 
-    `agents` are all that were made so far; `openings` the first segments of a context by member; `cache` is the tools'.
+    `agents` are all that were made so far; `openings` the first segments of a context by member, which
+    who holds `choosing` adds; `cache` is the tools'.
     """
 
     spec: RequestSpec
@@ -28,6 +30,7 @@ class Run:
     routing: Usage = field(default_factory=Usage)
     agents: list[Agent] = field(default_factory=list)
     openings: dict[str, list[Draft]] = field(default_factory=dict)
+    choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
     shared: SharedFiles = field(default_factory=SharedFiles)
     cache: dict[str, Any] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aerix_server.runtime.points import NOTHING, Answer, Point
 from tests.runtime.loop_kit import Kit, call, final, turn
 from tests.runtime.scripted_pool import ALL_CONSTRAINTS, CHECKED
 
@@ -37,6 +38,18 @@ async def test_a_repeated_tool_is_withheld_until_something_new_is_done(kit: Make
     withheld = ["read" not in tools for tools in all_offered(run)]
     assert withheld == [False, False, True, False, True, False]
     assert all("bash" in tools for tools in all_offered(run))
+
+
+async def test_who_is_told_to_go_on_may_use_every_tool(kit: Make) -> None:
+    bash = turn(call("bash", command="true"))
+    run = kit(bash, bash, final(), turn(call("bash", command="make lint")), final())
+
+    async def fire(point: Point) -> Answer:
+        return Answer(block="run make lint") if point.name == "Stop" and not point.facts["active"] else NOTHING
+
+    run.fire = fire
+    assert (await run.run()).outcome == "final"
+    assert ["bash" in tools for tools in all_offered(run)] == [True, True, False, True, True]
 
 
 @pytest.mark.parametrize("constraints", KINDS, ids=["lark", "json"])

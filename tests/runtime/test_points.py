@@ -52,6 +52,15 @@ async def test_a_changed_input_is_validated_again(kit: Make, changed: dict[str, 
     assert [told.split("\n")[0] for told in run.results()] == [result] and not (run.cwd / "x").exists()
 
 
+async def test_what_was_done_is_told_after_a_call_not_what_was_asked(kit: Make) -> None:
+    run = kit(turn(call("write", path="x", content="y")), final())
+    changed = {"path": "other", "content": "y"}
+    seen = answering(run, PreToolUse=Answer(input=changed))
+    await run.run()
+    told = next(point.facts for point in seen if point.name == "PostToolUse")
+    assert told["input"] == changed and not told["failed"]
+
+
 async def test_what_is_said_after_a_call_stands_beside_its_result(kit: Make) -> None:
     run = kit(turn(call("bash", command="echo out")), final())
     seen = answering(run, PostToolUse=Answer(block="run the formatter", context="see STYLE.md"))
