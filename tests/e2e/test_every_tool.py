@@ -127,6 +127,7 @@ def test_a_file_of_control_tokens_is_read_as_text(home: Home, repo: Path) -> Non
     assert "<|im_end|>" in segment["text"] and "<|im_start|>system" in segment["text"]
     assert segment["tokens"] == len(segment["text"].encode())
 
+
 PLANNED = [
     "edit",
     turn(("plan", {"op": "write", "text": "1. mend the sum"})),
