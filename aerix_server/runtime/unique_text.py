@@ -19,7 +19,7 @@ from typing import Final
 from aerix_server.config.bounds import UNIQUE_CHARS
 from aerix_server.runtime.lark import in_string
 
-_PIECE: Final = re.compile(r"[^\S\n]*(?:\n|\w+|[^\w\s])|[^\S\n]+\Z")
+_PIECE: Final = re.compile(r"[ \t]*(?:\n|\w+|[^\w \t\n])|[ \t]+\Z")
 """What a text is cut into: a line's end, a word or a sign, each with the space before it."""
 
 

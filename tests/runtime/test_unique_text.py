@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aerix_server.config.bounds import UNIQUE_CHARS, UNIQUE_TOTAL_CHARS
@@ -104,6 +104,8 @@ def test_whatever_the_terminals_allow_stands_in_the_text_once(text: str, data: s
 
 @settings(max_examples=25, deadline=None)
 @given(TEXTS)
+@example("\x1f\n")  # what Python takes for a space is not all blank
+@example("a\x1f\n")
 def test_every_run_of_whole_lines_is_allowed_exactly_where_it_stands_once(text: str) -> None:
     terminals = unique_terminals(text, "OLD")
     lines = text.split("\n")
