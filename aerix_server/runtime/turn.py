@@ -159,11 +159,6 @@ def ask_shorter(limit: int) -> str:
     )
 
 
-def same_as(first: str) -> str:
-    """The result of a call that only looks, made a second time in one turn with nothing changed in between."""
-    return f"the same as {first}, above"
-
-
 def dropped_note(dropped: int) -> str:
     """What the model is told when a turn had more calls than are kept."""
     return f"[calls dropped] Only the first {CALLS_KEPT} calls of a turn are run; {dropped} more were dropped."
